@@ -1,0 +1,1 @@
+"""Policies that administrators write to watch and steer generations. Never imports inference."""

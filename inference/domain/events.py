@@ -1,0 +1,68 @@
+"""What the engine tells a request's owner, in this order: Started, TokenBatch*, one ending.
+
+An ending is Finished or Failed. After `cancel()` nothing more comes: whoever cancelled knows.
+A preempted sequence just pauses between two batches. Instants are monotonic seconds taken by the
+engine thread; intervals are computed where they are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from inference.domain.errors import SkippyError
+
+
+class FinishReason(Enum):
+    """Why a generation ended well, in OpenAI's words."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The sequence was admitted: it has its lane and its cells."""
+
+    at_ts: float
+    num_cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """New tokens of this sequence, in order; never an end-of-generation token."""
+
+    token_ids: tuple[int, ...]
+    at_ts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The model ended its answer (STOP) or `max_tokens` were generated (LENGTH)."""
+
+    reason: FinishReason
+    at_ts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The sequence could not go on; `error` is what the caller is told."""
+
+    error: SkippyError
+    at_ts: float
+
+
+Event = Started | TokenBatch | Finished | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request. Counted where text is made, so a token past a stop is not in it."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens

@@ -1,0 +1,30 @@
+"""What is known of a loaded model, for the catalogue, templates and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """One loaded model as the rest of the service sees it.
+
+    `chat_templates` maps a variant's name to its Jinja source; the main one is "default".
+    `max_request_tokens` bounds prompt and answer of one request together: the smaller of the
+    shared pool of KV cells and the context that the model was trained with.
+    """
+
+    id: str
+    created: int
+    trained_context: int
+    num_cells: int
+    max_request_tokens: int
+    num_vocabulary: int
+    chat_templates: Mapping[str, str] = field(default_factory=dict)
+    bos_text: str = ""
+    eos_text: str = ""
+    fingerprint: str = ""
+    size_bytes: int = 0
+    num_parameters: int = 0
+    sampling_defaults: Mapping[str, float] = field(default_factory=dict)

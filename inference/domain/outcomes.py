@@ -1,0 +1,48 @@
+"""How a request ended, and the summary that is recorded of it: exactly one for each request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from inference.domain.events import FinishReason, Usage
+
+
+class Outcome(Enum):
+    """The terminal outcomes; a request has exactly one."""
+
+    COMPLETED = "completed"
+    CLIENT_DISCONNECT = "client_disconnect"
+    REJECTED = "rejected"
+    BACKEND_ERROR = "backend_error"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """What is kept of one generating request. Holds no prompt and no answer text.
+
+    `error_code` is set where the outcome is not COMPLETED; times are seconds from the request's
+    arrival, None where that point was never reached.
+    """
+
+    request_id: str
+    endpoint: str
+    model: str
+    user_id: int
+    key_id: int
+    is_stream: bool
+    outcome: Outcome
+    status: int
+    error_code: str | None
+    finish_reason: FinishReason | None
+    usage: Usage | None
+    started_s: float | None
+    first_token_s: float | None
+    total_s: float
+
+
+class Recorder(Protocol):
+    """Where summaries go. `record` is called on the event loop and never waits."""
+
+    def record(self, summary: RequestSummary) -> None: ...

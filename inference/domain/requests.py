@@ -1,0 +1,45 @@
+"""What a caller wants from the engine, after validation, templates and tokenizing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is drawn from the logits. Validated at the wire, trusted here.
+
+    Only `temperature` 0 is greedy: a neutral request (temperature 1, top_p 1, top_k 0, min_p 0)
+    samples from the whole distribution. `seed` None means fresh randomness; 0 is a seed.
+    Penalties count over the generated tokens, as OpenAI's do. The defaults are those of
+    docs/decisions.md.
+    """
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    top_k: int = 40
+    min_p: float = 0.05
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One sequence to generate: what the engine needs and nothing of the wire.
+
+    `prompt_token_ids` is never empty and leaves room in the context for `max_tokens`, which is
+    already clamped. Stop strings are not here: they are matched on text, on the event loop's side.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    max_tokens: int
+    sampling: SamplingParams = SamplingParams()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.prompt_token_ids:
+            raise ValueError("a generation request needs at least one prompt token")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")

@@ -1,0 +1,35 @@
+"""What prompting and parsing need to know of a vocabulary, without llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back. Thread-safe; made once for each model.
+
+    `pieces[i]` is what token i adds to the text, as bytes: it may end inside a UTF-8 character,
+    and is empty for control tokens. `special_texts` are the texts that `parse_special` turns into
+    one control token (`<|im_end|>` and the like).
+    """
+
+    @property
+    def pieces(self) -> Sequence[bytes]: ...
+
+    @property
+    def special_texts(self) -> Sequence[str]: ...
+
+    @property
+    def max_piece_bytes(self) -> int:
+        """Length of the longest piece: no text of n bytes has fewer than n / this tokens."""
+        ...
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """`add_special` adds BOS/EOS as the model wants; `parse_special` reads control tokens."""
+        ...
+
+    def is_end_of_generation(self, token_id: int) -> bool: ...
