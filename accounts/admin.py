@@ -1,0 +1,284 @@
+"""Users and keys in Django's admin.
+
+A new key is shown exactly once: the answer to the POST that made it holds the key, is not stored
+by anybody (no session, no message, no log entry; `Cache-Control: no-store`), and sending the same
+form again makes nothing and shows nothing. Digests are not shown at all.
+
+Keys are ended by revoking them. Deleting is left for mistakes: a key that was revoked and never
+used. What was used stays, so that what was done with it remains attributable.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import quote, unquote
+from django.contrib.auth import get_user_model
+from django.contrib.auth.admin import UserAdmin
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+
+from accounts import services
+from accounts.contracts import KeyState
+from accounts.forms import ApiKeyAddForm, ApiKeyChangeForm, ApiKeyRotateForm
+from accounts.keys import MintedKey
+from accounts.models import ApiKey
+from accounts.selectors import api_keys_for_listing
+
+_STATE_LABELS = {
+    KeyState.VALID: "valid",
+    KeyState.EXPIRED: "expired",
+    KeyState.REVOKED: "revoked",
+    KeyState.USER_INACTIVE: "user inactive",
+}
+# What a key's page tells and nobody edits.
+_TOLD = ["key", "state", "created_at", "revoked_at", "last_used_at", "rotated_from"]
+# Ids of forms whose key was made, kept in the session: the last few are enough for a reload.
+_SENT_FORMS = "accounts.sent_key_forms"
+_MAX_SENT_FORMS = 20
+
+
+def _in_state(state: KeyState, now: datetime) -> Q:
+    """The rows in one state, in the order in which `KeyFacts.state_at` judges."""
+    revoked = Q(revoked_at__isnull=False)
+    expired = Q(expires_at__lte=now)  # not true of NULL
+    inactive = Q(user__is_active=False)
+    match state:
+        case KeyState.REVOKED:
+            return revoked
+        case KeyState.EXPIRED:
+            return ~revoked & expired
+        case KeyState.USER_INACTIVE:
+            return ~revoked & ~expired & inactive
+        case _:
+            return ~revoked & ~expired & ~inactive
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Narrows the list to what opens something, or to why it does not."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(state.value, label) for state, label in _STATE_LABELS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
+        if self.value() not in {state.value for state in _STATE_LABELS}:
+            return queryset
+        return queryset.filter(_in_state(KeyState(self.value()), timezone.now()))
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(admin.ModelAdmin):
+    list_display: ClassVar = ["name", "key", "user", "state", "created_at", "expires_at", "last_used_at"]
+    list_filter: ClassVar = [StateFilter]
+    list_select_related: ClassVar = ["user"]
+    list_per_page = 100
+    search_fields: ClassVar = ["name", "visible_prefix", "user__username"]
+    search_help_text = "Name, visible prefix or user"
+    autocomplete_fields: ClassVar = ["user"]
+    actions: ClassVar = ["revoke_selected", "rotate_selected"]
+
+    # What is shown
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
+        return api_keys_for_listing()
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
+        if obj is None:
+            return ["user", "name", "expires_at", "submission_id"]
+        return ["user", "name", "expires_at", *_TOLD]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
+        if obj is None:
+            return []
+        return ["user", *_TOLD, *(["expires_at"] if obj.revoked_at is not None else [])]
+
+    def get_form(self, request: HttpRequest, obj: ApiKey | None = None, **kwargs: Any) -> Any:
+        kwargs["form"] = ApiKeyAddForm if obj is None else ApiKeyChangeForm
+        return super().get_form(request, obj, **kwargs)
+
+    @admin.display(description="key", ordering="visible_prefix")
+    def key(self, obj: ApiKey) -> str:
+        return obj.masked
+
+    @admin.display(description="state")
+    def state(self, obj: ApiKey) -> str:
+        return _STATE_LABELS[obj.state_at(timezone.now())]
+
+    # Who may do what
+
+    def has_rotate_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        return self.has_add_permission(request) and self.has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        is_mistake = obj is None or (obj.revoked_at is not None and obj.last_used_at is None)
+        return is_mistake and super().has_delete_permission(request, obj)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)  # it asks once for all rows, not for each
+        return actions
+
+    # Making and changing
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        if request.method == "POST" and request.POST.get("submission_id") in self._sent_forms(request):
+            self.message_user(
+                request,
+                "That form was sent already. Its key was shown once and is not kept.",
+                messages.WARNING,
+            )
+            return HttpResponseRedirect(reverse("admin:accounts_apikey_changelist"))
+        return super().add_view(request, form_url, extra_context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        context = {
+            **(extra_context or {}),
+            "can_revoke": self.has_change_permission(request),
+            "can_rotate": self.has_rotate_permission(request),
+        }
+        return super().change_view(request, object_id, form_url, context)
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        if change:
+            services.api_key_update(
+                key=ApiKey.objects.get(pk=obj.pk), name=obj.name, expires_at=obj.expires_at
+            )
+            return
+        row, minted = services.api_key_create(user=obj.user, name=obj.name, expires_at=obj.expires_at)
+        obj.pk = row.pk
+        obj.refresh_from_db()
+        # In memory, for as long as this request lasts: `response_add` shows it.
+        request.minted_key = minted  # type: ignore[attr-defined]
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: Any = None) -> HttpResponse:
+        sent = [*self._sent_forms(request), request.POST["submission_id"]]
+        request.session[_SENT_FORMS] = sent[-_MAX_SENT_FORMS:]
+        minted: MintedKey = request.minted_key  # type: ignore[attr-defined]
+        return self._key_shown_once(request, obj, minted)
+
+    def delete_model(self, request: HttpRequest, obj: ApiKey) -> None:
+        services.api_key_delete(key=obj)
+
+    # Ending and replacing
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            path(
+                "<path:object_id>/revoke/",
+                self.admin_site.admin_view(self.revoke_view),
+                name="accounts_apikey_revoke",
+            ),
+            path(
+                "<path:object_id>/rotate/",
+                self.admin_site.admin_view(self.rotate_view),
+                name="accounts_apikey_rotate",
+            ),
+            *super().get_urls(),
+        ]
+
+    def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Asks, then ends one key."""
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_change_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        return self._revoke(request, [row], is_confirmed=request.method == "POST")
+
+    @admin.action(description="Revoke the selected keys", permissions=["change"])
+    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponse:
+        is_confirmed = "confirmed" in request.POST
+        return self._revoke(request, list(queryset), is_confirmed=is_confirmed, action="revoke_selected")
+
+    def _revoke(
+        self, request: HttpRequest, rows: list[ApiKey], *, is_confirmed: bool, action: str = ""
+    ) -> HttpResponse:
+        """`action` has the confirmation sent back to the list's action, where it came from."""
+        if not is_confirmed:
+            context = {"title": "Revoke API keys", "keys": rows, "action": action}
+            return self._page(request, "revoke_confirmation.html", context)
+        ended = [row for row in rows if row.revoked_at is None]
+        with transaction.atomic():
+            for row in ended:
+                services.api_key_revoke(key=row)
+                self.log_change(request, row, "Revoked.")
+        self.message_user(
+            request, f"{len(ended)} of {len(rows)} revoked: no process accepts them after 5 seconds."
+        )
+        return HttpResponseRedirect(reverse("admin:accounts_apikey_changelist"))
+
+    @admin.action(description="Rotate the selected key", permissions=["rotate"])
+    def rotate_selected(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponse | None:
+        rows = list(queryset[:2])
+        if len(rows) != 1:
+            self.message_user(request, "Select one key to rotate: its new key is shown once.", messages.ERROR)
+            return None
+        return HttpResponseRedirect(reverse("admin:accounts_apikey_rotate", args=[quote(rows[0].pk)]))
+
+    def rotate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Asks how long the old key goes on, then replaces it and shows the new one once.
+
+        Sending the form again shows nothing: a key is replaced only once.
+        """
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_rotate_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        form = ApiKeyRotateForm(request.POST if request.method == "POST" else None)
+        if not form.is_valid():
+            context = {"title": "Rotate API key", "original": row, "form": form}
+            return self._page(request, "rotate.html", context)
+        try:
+            with transaction.atomic():
+                new, minted = services.api_key_rotate(key=row, grace=form.cleaned_data["grace"])
+                self.log_change(request, row, f"Replaced by {new.masked}.")
+                self.log_addition(request, new, f"Replaces {row.masked}.")
+        except ValidationError as error:
+            self.message_user(request, " ".join(error.messages), messages.ERROR)
+            return HttpResponseRedirect(reverse("admin:accounts_apikey_change", args=[quote(row.pk)]))
+        return self._key_shown_once(request, new, minted)
+
+    def _key_shown_once(self, request: HttpRequest, row: ApiKey, minted: MintedKey) -> HttpResponse:
+        context = {"title": "Copy the new API key now", "original": row, "minted": minted}
+        response = self._page(request, "key_shown_once.html", context)
+        response["Cache-Control"] = "no-store, private"
+        response["Referrer-Policy"] = "no-referrer"
+        return response
+
+    def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+        return TemplateResponse(
+            request,
+            f"admin/accounts/apikey/{template}",
+            {**self.admin_site.each_context(request), "opts": self.opts, **context},
+        )
+
+    def _sent_forms(self, request: HttpRequest) -> list[str]:
+        sent: list[str] = request.session.get(_SENT_FORMS, [])
+        return sent
+
+
+admin.site.unregister(get_user_model())
+
+
+@admin.register(get_user_model())
+class AccountAdmin(UserAdmin):
+    """Django's own page; a user who is switched off stops at once in this process, in 5 s elsewhere."""
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if change:
+            transaction.on_commit(partial(services.users_forget))

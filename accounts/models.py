@@ -1,0 +1,97 @@
+"""Tables of accounts. Users are Django's own; this adds the keys by which programs sign in.
+
+Columns and constraints only: `services` writes, `selectors` reads.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from accounts.contracts import KeyFacts, KeyState, Principal
+from accounts.names import MAX_NAME_LENGTH, validate_key_name
+
+
+class ApiKey(models.Model):
+    """One key of one user. Holds what is needed to recognise it, and nothing that could open anything.
+
+    A key is never made valid again: it ends by `revoked_at` or `expires_at`, and a user with keys
+    cannot be deleted, only deactivated, so that what was done with a key stays attributable.
+    """
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="api_keys", verbose_name="user"
+    )
+    name = models.CharField(
+        "name",
+        max_length=MAX_NAME_LENGTH,
+        validators=[validate_key_name],
+        help_text="What the key is for. Shown in lists, logs and usage.",
+    )
+    digest = models.CharField("SHA-256 of the key", max_length=64, editable=False)
+    visible_prefix = models.CharField("prefix", max_length=32, editable=False, db_index=True)
+    last4 = models.CharField("last four characters", max_length=4, editable=False)
+    created_at = models.DateTimeField("created", default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(
+        "expires", null=True, blank=True, help_text="From then on the key opens nothing. Empty: never."
+    )
+    revoked_at = models.DateTimeField("revoked", null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(
+        "last used", null=True, blank=True, editable=False, help_text="Up to a minute behind."
+    )
+    rotated_from = models.OneToOneField(
+        "self",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="rotated_to",
+        verbose_name="replaces",
+    )
+
+    class Meta:
+        verbose_name = "API key"
+        verbose_name_plural = "API keys"
+        ordering: ClassVar = ["-created_at", "-id"]
+        indexes: ClassVar = [models.Index(fields=["user", "-created_at"], name="apikey_user_created")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["digest"], name="apikey_digest_unique"),
+            # Whatever a bug may write there, it is not a key.
+            models.CheckConstraint(
+                condition=models.Q(digest__regex=r"^[0-9a-f]{64}$"), name="apikey_digest_is_sha256"
+            ),
+            models.CheckConstraint(condition=~models.Q(name=""), name="apikey_name_not_empty"),
+            models.CheckConstraint(
+                condition=models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=models.F("created_at")),
+                name="apikey_expires_after_creation",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.masked})"
+
+    @property
+    def masked(self) -> str:
+        """The key as it may be shown: its visible prefix and its last four characters."""
+        return f"{self.visible_prefix}…{self.last4}"
+
+    def facts(self) -> KeyFacts:
+        """This row as accounts' contracts see it; reads the user, so select it along."""
+        return KeyFacts(
+            principal=Principal(
+                user_id=self.user_id,
+                username=self.user.get_username(),
+                key_id=self.pk,
+                key_name=self.name,
+            ),
+            is_revoked=self.revoked_at is not None,
+            expires_at=self.expires_at,
+            is_user_active=self.user.is_active,
+        )
+
+    def state_at(self, now: datetime) -> KeyState:
+        return self.facts().state_at(now)
