@@ -1,0 +1,13 @@
+"""Names of answers. One for each answer: every chunk of a stream carries the same."""
+
+from __future__ import annotations
+
+import uuid
+
+
+def new_chat_completion_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+def new_completion_id() -> str:
+    return f"cmpl-{uuid.uuid4().hex}"

@@ -1,0 +1,52 @@
+"""GET /v1/models: OpenAI's four fields, and what a caller needs to know to use the model well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+
+from inference.domain.model import ModelDescription
+from inference.openai.protocol import SamplingRequest
+
+OWNER = "skippy"
+
+
+def model_object(description: ModelDescription) -> dict[str, object]:
+    """The schema's Model, with ours after it.
+
+    `context_length` bounds prompt and answer of one request together (`max_model_len` is the same
+    under vLLM's name); `default_sampling` is what applies where a request says nothing, which
+    differs from OpenAI's.
+    """
+    sampling = SamplingRequest().resolve(description.sampling_defaults)
+    return {
+        "id": description.id,
+        "object": "model",
+        "created": description.created,
+        "owned_by": OWNER,
+        "context_length": description.max_request_tokens,
+        "max_model_len": description.max_request_tokens,
+        "trained_context_length": description.trained_context,
+        "num_parameters": description.num_parameters,
+        "size_bytes": description.size_bytes,
+        "has_chat_template": bool(description.chat_templates),
+        "default_sampling": {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+        },
+    }
+
+
+def model_body(description: ModelDescription) -> bytes:
+    """The answer to GET /v1/models/{id}."""
+    return orjson.dumps(model_object(description))
+
+
+def model_list_body(descriptions: Iterable[ModelDescription]) -> bytes:
+    """The answer to GET /v1/models."""
+    return orjson.dumps({"object": "list", "data": [model_object(one) for one in descriptions]})

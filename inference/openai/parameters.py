@@ -1,0 +1,208 @@
+"""Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
+
+A parameter that is silently dropped turns a benchmark into noise (echo, logprobs) or an answer
+into one that the caller did not ask for (n, response_format, tools). A value that asks for nothing
+is another matter: SDKs send `n: 1`, `logit_bias: {}` and `tools: []` all day. So each parameter
+here has its neutral values; anything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from inference.domain.errors import UnsupportedParameter
+from inference.openai.fields import Fields
+
+MAX_METADATA_ENTRIES = 16  # these three are OpenAI's
+MAX_METADATA_KEY_CHARS = 64
+MAX_METADATA_VALUE_CHARS = 512
+MAX_LABEL_CHARS = 512
+MAX_SAFETY_IDENTIFIER_CHARS = 64  # OpenAI's
+
+SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
+VERBOSITIES = ("low", "medium", "high")
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+CACHE_RETENTIONS = ("in_memory", "24h")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`is_neutral` says which values may pass; `advice` ends the message about the others."""
+
+    is_neutral: Callable[[object], bool]
+    advice: str = ""
+
+
+def _never(value: object) -> bool:
+    return False
+
+
+def _number(*neutral: float) -> Callable[[object], bool]:
+    """One of these numbers; `true` is not 1."""
+    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value in neutral
+
+
+def _any_number(value: object) -> bool:
+    """For parameters of a method that is refused itself: alone they say nothing."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _exactly(*neutral: object) -> Callable[[object], bool]:
+    return lambda value: any(type(value) is type(one) and value == one for one in neutral)
+
+
+def _text_format(value: object) -> bool:
+    return isinstance(value, dict) and value.get("type") == "text"
+
+
+def _idle_mapping(name: str) -> Callable[[object], bool]:
+    """An object whose member `name` is absent or 0."""
+    return lambda value: isinstance(value, dict) and _number(0)(value.get(name, 0))
+
+
+_NOT_ZERO = Refusal(_number(0))
+_NOT_FALSE = Refusal(_exactly(False))
+_NOT_EMPTY_LIST = Refusal(_exactly([]))
+_ALWAYS = Refusal(_never)
+_HARMLESS_NUMBER = Refusal(_any_number)
+
+# What other servers define for both endpoints (llama.cpp, vLLM and their kin).
+_BOTH: Mapping[str, Refusal] = {
+    "n": Refusal(_number(1)),
+    "best_of": Refusal(_number(1)),
+    "logit_bias": Refusal(_exactly({})),
+    "structured_outputs": _ALWAYS,
+    "json_schema": _ALWAYS,
+    "grammar": _ALWAYS,
+    "guided_json": _ALWAYS,
+    "guided_regex": _ALWAYS,
+    "guided_choice": _ALWAYS,
+    "guided_grammar": _ALWAYS,
+    "response_format": Refusal(_text_format),
+    "adaptive": _ALWAYS,
+    "adaptive_target": _ALWAYS,
+    "adaptive_decay": _HARMLESS_NUMBER,
+    "backend_sampling": _ALWAYS,
+    "mirostat": _NOT_ZERO,
+    "mirostat_mode": _NOT_ZERO,
+    "mirostat_tau": _HARMLESS_NUMBER,
+    "mirostat_eta": _HARMLESS_NUMBER,
+    "mirostat_entropy": _HARMLESS_NUMBER,
+    "mirostat_learning_rate": _HARMLESS_NUMBER,
+    "dry": Refusal(_idle_mapping("multiplier")),
+    "dry_multiplier": _NOT_ZERO,
+    "dry_base": _HARMLESS_NUMBER,
+    "dry_allowed_length": _HARMLESS_NUMBER,
+    "dry_penalty_last_n": _HARMLESS_NUMBER,
+    "xtc": Refusal(_idle_mapping("probability")),
+    "xtc_probability": _NOT_ZERO,
+    "xtc_threshold": _HARMLESS_NUMBER,
+    "typical_p": Refusal(_number(1)),
+    "typ_p": Refusal(_number(1)),
+    "top_nsigma": Refusal(_number(-1)),
+    "top_n_sigma": Refusal(_number(-1)),
+    "dynatemp_range": _NOT_ZERO,
+    "dynatemp_exponent": _HARMLESS_NUMBER,
+    "repeat_penalty": Refusal(_number(1), "Use 'frequency_penalty' or 'presence_penalty'."),
+    "repetition_penalty": Refusal(_number(1), "Use 'frequency_penalty' or 'presence_penalty'."),
+    "repeat_last_n": Refusal(_number(-1)),
+    "samplers": _ALWAYS,
+    "sampler_sequence": _ALWAYS,
+    "min_tokens": _NOT_ZERO,
+    "n_predict": Refusal(_never, "Use 'max_tokens'."),
+    "n_probs": _NOT_ZERO,
+    "prompt_logprobs": _ALWAYS,
+    "logits_processors": _NOT_EMPTY_LIST,
+    "use_beam_search": _NOT_FALSE,
+    "length_penalty": Refusal(_number(1)),
+    "stop_token_ids": _NOT_EMPTY_LIST,
+    "bad_words": _NOT_EMPTY_LIST,
+    "allowed_token_ids": _ALWAYS,
+    "include_stop_str_in_output": _NOT_FALSE,
+    "skip_special_tokens": Refusal(_exactly(True)),
+    "truncate_prompt_tokens": _ALWAYS,
+    "lora": _NOT_EMPTY_LIST,
+    "image_data": _NOT_EMPTY_LIST,
+}
+
+CHAT_REFUSALS: Mapping[str, Refusal] = {
+    **_BOTH,
+    "logprobs": _NOT_FALSE,
+    "top_logprobs": _ALWAYS,
+    "tools": _NOT_EMPTY_LIST,
+    # With no tools in the request, both mean an ordinary answer.
+    "tool_choice": Refusal(_exactly("none", "auto")),
+    "functions": _NOT_EMPTY_LIST,
+    "function_call": Refusal(_exactly("none", "auto")),
+    "audio": _ALWAYS,
+    "modalities": Refusal(_exactly(["text"])),
+    "prediction": _ALWAYS,
+    "web_search_options": _ALWAYS,
+    "moderation": _ALWAYS,
+    "prompt_cache_options": Refusal(_exactly({})),
+    "echo": _NOT_FALSE,
+    "chat_template": _ALWAYS,
+    "chat_template_kwargs": Refusal(_exactly({})),
+    "add_generation_prompt": Refusal(_exactly(True)),
+    "continue_final_message": _NOT_FALSE,
+    "documents": _NOT_EMPTY_LIST,
+}
+
+COMPLETION_REFUSALS: Mapping[str, Refusal] = {
+    **_BOTH,
+    "echo": _NOT_FALSE,
+    "suffix": Refusal(_exactly("")),
+    "logprobs": _ALWAYS,
+    # Ignored, it would cut answers at 16 tokens and look like a bad model.
+    "max_completion_tokens": Refusal(_never, "Use 'max_tokens'."),
+}
+
+
+def check_refused(fields: Fields, refusals: Mapping[str, Refusal]) -> None:
+    """Raise UnsupportedParameter for the first parameter whose value would change the result.
+
+    The kinds of `n` and `best_of` are checked first: 0 or "3" of them is wrong everywhere.
+    """
+    for name in ("n", "best_of"):
+        fields.integer(name, 1, 128)
+    for name in fields.names():
+        refusal = refusals.get(name)
+        if refusal is None:
+            continue
+        value = fields.take(name)
+        if value is not None and not refusal.is_neutral(value):
+            param = fields.param(name)
+            message = f"'{param}' is not supported here with this value."
+            raise UnsupportedParameter(f"{message} {refusal.advice}".rstrip(), param=param)
+
+
+def check_harmless(fields: Fields) -> None:
+    """Parameters that are accepted and do nothing yet: only their kind is checked."""
+    fields.choice("service_tier", SERVICE_TIERS)
+    fields.string("safety_identifier", max_chars=MAX_SAFETY_IDENTIFIER_CHARS, is_label=True)
+    fields.choice("verbosity", VERBOSITIES)
+    fields.choice("reasoning_effort", REASONING_EFFORTS)
+    fields.boolean("store")
+    fields.boolean("parallel_tool_calls")
+
+
+def read_metadata(fields: Fields) -> Mapping[str, str] | None:
+    """OpenAI's map of at most 16 short strings; recorded, and without effect on the answer."""
+    given = fields.mapping("metadata")
+    if given is None:
+        return None
+    if len(given) > MAX_METADATA_ENTRIES:
+        raise fields.fail("metadata", f"it may have at most {MAX_METADATA_ENTRIES} entries")
+    entries: dict[str, str] = {}
+    for key, value in given.items():
+        if len(key) > MAX_METADATA_KEY_CHARS:
+            raise fields.fail("metadata", f"its keys may have at most {MAX_METADATA_KEY_CHARS} characters")
+        if not isinstance(value, str) or len(value) > MAX_METADATA_VALUE_CHARS:
+            raise fields.fail(
+                "metadata", f"its values must be strings of at most {MAX_METADATA_VALUE_CHARS} characters"
+            )
+        if "\0" in key or "\0" in value:
+            raise fields.fail("metadata", "it must not contain NUL characters")
+        entries[key] = value
+    return entries

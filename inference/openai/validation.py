@@ -1,0 +1,169 @@
+"""From the bytes of a request to a value in which nothing is wrong, or the 400 that says what is.
+
+Everything that can be known before the model is asked is decided here, so that no refusal has to
+come inside a stream that began with a 200. Ranges are OpenAI's (temperature up to 2, penalties
+within 2 of zero); top_k and min_p, which OpenAI lacks, have llama.cpp's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields as dataclass_fields
+from dataclasses import replace
+from typing import Any
+
+from inference.domain.errors import InvalidRequest
+from inference.openai.fields import Fields, kind_of
+from inference.openai.json_body import parse_object
+from inference.openai.message_parts import parse_messages
+from inference.openai.parameters import (
+    CACHE_RETENTIONS,
+    CHAT_REFUSALS,
+    COMPLETION_REFUSALS,
+    MAX_LABEL_CHARS,
+    check_harmless,
+    check_refused,
+    read_metadata,
+)
+from inference.openai.prompts import parse_prompt
+from inference.openai.protocol import (
+    MAX_INT32,
+    RANGES,
+    ChatRequest,
+    CompletionRequest,
+    OutputRequest,
+    SamplingRequest,
+)
+
+MAX_STOPS = 4
+# Matching costs nothing by the stops' length, but preparing them does; nobody's stop is longer.
+MAX_STOP_CHARS = 1024
+MAX_MODEL_CHARS = 256
+MAX_IGNORED = 16
+MAX_IGNORED_CHARS = 64
+
+_NOT_FOR_HEADERS = re.compile(r"[^A-Za-z0-9_.\-\[\]]")
+
+
+def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
+    """Read the body of POST /v1/chat/completions. Raises InvalidRequest or UnsupportedParameter.
+
+    With `strict_fields`, a field that nobody defines is an error too, and not just listed.
+    """
+    fields = Fields(parse_object(body))
+    ignored: list[str] = []
+    model = _model(fields)
+    messages = parse_messages(fields, ignored)
+    max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
+    max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
+    check_refused(fields, CHAT_REFUSALS)
+    shared = _output(
+        fields,
+        model=model,
+        max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        ignored=ignored,
+        strict_fields=strict_fields,
+    )
+    return ChatRequest(messages=messages, **_members(shared))
+
+
+def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionRequest:
+    """Read the body of POST /v1/completions; errors and `strict_fields` as for chat."""
+    fields = Fields(parse_object(body))
+    model = _model(fields)
+    prompt = parse_prompt(fields)
+    max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
+    check_refused(fields, COMPLETION_REFUSALS)
+    shared = _output(fields, model=model, max_tokens=max_tokens, ignored=[], strict_fields=strict_fields)
+    return CompletionRequest(prompt=prompt, **_members(shared))
+
+
+def _model(fields: Fields) -> str:
+    model = fields.string("model", max_chars=MAX_MODEL_CHARS, is_label=True)
+    if model is None:
+        raise fields.missing("model")
+    if not model.strip():
+        raise fields.fail("model", "it must not be blank")
+    return model
+
+
+def _output(
+    fields: Fields, *, model: str, max_tokens: int | None, ignored: list[str], strict_fields: bool
+) -> OutputRequest:
+    """Read what both endpoints share; last, see what is left over."""
+    is_stream = fields.boolean("stream") or False
+    wants_usage = _wants_usage(fields, is_stream, ignored)
+    check_harmless(fields)
+    request = OutputRequest(
+        model=model,
+        sampling=_sampling(fields),
+        stop=_stop(fields),
+        max_tokens=max_tokens,
+        ignore_eos=fields.boolean("ignore_eos") or False,
+        is_stream=is_stream,
+        wants_usage=wants_usage,
+        user=fields.string("user", max_chars=MAX_LABEL_CHARS, is_label=True),
+        metadata=read_metadata(fields),
+        prompt_cache_key=fields.string("prompt_cache_key", max_chars=MAX_LABEL_CHARS, is_label=True),
+        prompt_cache_retention=fields.choice("prompt_cache_retention", CACHE_RETENTIONS),
+    )
+    ignored.extend(fields.unknown())
+    if not ignored:
+        return request
+    names = tuple(dict.fromkeys(_header_name(name) for name in ignored))
+    if strict_fields:
+        raise InvalidRequest(f"Unknown parameter: '{names[0]}'.", param=names[0], code="unknown_parameter")
+    return replace(request, ignored_parameters=names[:MAX_IGNORED])
+
+
+def _members(shared: OutputRequest) -> dict[str, Any]:
+    """The inherited fields of a request, to make the whole one from."""
+    return {field.name: getattr(shared, field.name) for field in dataclass_fields(OutputRequest)}
+
+
+def _sampling(fields: Fields) -> SamplingRequest:
+    return SamplingRequest(
+        temperature=fields.number("temperature", *RANGES["temperature"]),
+        top_p=fields.number("top_p", *RANGES["top_p"]),
+        top_k=fields.integer("top_k", *RANGES["top_k"]),
+        min_p=fields.number("min_p", *RANGES["min_p"]),
+        presence_penalty=fields.number("presence_penalty", *RANGES["presence_penalty"]),
+        frequency_penalty=fields.number("frequency_penalty", *RANGES["frequency_penalty"]),
+        seed=fields.integer("seed", -(2**63), 2**63 - 1),
+    )
+
+
+def _stop(fields: Fields) -> tuple[str, ...]:
+    """A string is a list of one; null and [] are none. "" would stop every answer at once."""
+    value = fields.take("stop")
+    if value is None:
+        return ()
+    stops = value if isinstance(value, list) else [value]
+    if len(stops) > MAX_STOPS:
+        raise fields.fail("stop", f"it may hold at most {MAX_STOPS} strings")
+    for stop in stops:
+        if not isinstance(stop, str):
+            raise fields.fail("stop", f"expected a string or an array of strings, but got {kind_of(stop)}")
+        if not stop:
+            raise fields.fail("stop", "a stop string must not be empty")
+        if len(stop) > MAX_STOP_CHARS:
+            raise fields.fail("stop", f"a stop string may have at most {MAX_STOP_CHARS} characters")
+    return tuple(dict.fromkeys(stop for stop in stops if isinstance(stop, str)))
+
+
+def _wants_usage(fields: Fields, is_stream: bool, ignored: list[str]) -> bool:
+    given = fields.mapping("stream_options")
+    if given is None:
+        return False
+    if not is_stream:
+        raise fields.fail("stream_options", "it is only allowed when 'stream' is true")
+    options = Fields(given, "stream_options.")
+    wants_usage = options.boolean("include_usage") or False
+    options.boolean("include_obfuscation")  # padding against traffic analysis: never needed by a client
+    ignored.extend(f"stream_options.{name}" for name in options.unknown())
+    return wants_usage
+
+
+def _header_name(name: str) -> str:
+    """A field's name as it may stand in a header and a log: the caller chose its characters."""
+    return _NOT_FOR_HEADERS.sub("?", name[:MAX_IGNORED_CHARS]) or "?"

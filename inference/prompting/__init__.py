@@ -1,0 +1,1 @@
+"""Messages to prompt text to token ids."""

@@ -1,0 +1,171 @@
+"""Messages or a prompt to the token ids that the engine starts from.
+
+Two promises are kept here. Nothing that a caller wrote becomes a control token: messages are cut
+apart where they could (control_text.py), completion prompts are tokenized as plain text. (Token ids
+that a client sends as such are taken as they are: that is what they are for.) And what cannot fit
+the context is a 400 before it costs anything: by its bytes before the template and the tokenizer,
+by its tokens after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from inference.domain.errors import InvalidRequest
+from inference.domain.messages import ChatMessage
+from inference.domain.model import ModelDescription
+from inference.domain.tokenizer import Tokenizer
+from inference.prompting.chat_template import CHATML, CHATML_CONTROL_TEXTS, ChatTemplate
+from inference.prompting.control_text import ControlTexts, PromptMarks, Segment
+from inference.prompting.token_limit import check_prompt_fits, check_text_fits
+
+_MIN_RENDER_CHARS = 1024 * 1024
+_MAX_RENDER_CHARS = 64 * 1024 * 1024
+_SEAM = "\n"
+
+
+class PromptBuilder:
+    """Makes prompts for one model. Thread-safe; its methods take milliseconds to seconds for long
+    texts and belong on a thread pool."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        description: ModelDescription,
+        *,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """Raises UnusableTemplate where the model's template is broken or unsafe.
+
+        A model without a template gets ChatML if its vocabulary has ChatML's control tokens;
+        otherwise it has no chat, and `chat` says so.
+        """
+        self._tokenizer = tokenizer
+        self._max_request_tokens = description.max_request_tokens
+        self._bos_text = description.bos_text
+        source = description.chat_templates.get("default")
+        if source is None and CHATML_CONTROL_TEXTS.issubset(tokenizer.special_texts):
+            source = CHATML
+        self._template: ChatTemplate | None = None
+        if source is not None:
+            # Twice what could fit: room for the template's own strings, which are made of its parts.
+            could_fit = tokenizer.max_piece_bytes * description.max_request_tokens
+            self._template = ChatTemplate(
+                source,
+                bos_text=description.bos_text,
+                eos_text=description.eos_text,
+                max_chars=max(_MIN_RENDER_CHARS, min(2 * could_fit, _MAX_RENDER_CHARS)),
+                now=now,
+            )
+        literals = self._template.literals if self._template is not None else ()
+        self._controls = ControlTexts(tokenizer.special_texts, literals)
+        self._seam_ids = self._ids_of_seam()
+
+    @property
+    def has_chat(self) -> bool:
+        return self._template is not None
+
+    def chat(self, messages: Sequence[ChatMessage]) -> tuple[int, ...]:
+        """The prompt of a conversation, at least one token. Raises InvalidRequest (the template's
+        objections) and ContextLengthExceeded, with param "messages"."""
+        if self._template is None:
+            raise InvalidRequest(
+                "This model has no chat template. Use /v1/completions with a prompt.", param="messages"
+            )
+        self.check_size(sum(_num_bytes(message.content) for message in messages), param="messages")
+        marks = PromptMarks(self._controls)
+        rendered = self._template.render([_as_template_sees(message, marks) for message in messages])
+        segments = marks.segments(rendered)
+        return self._checked(self._ids(segments), "messages")
+
+    def completion(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
+        """The prompt of a completion: text as plain text, with BOS where the model wants it; ids as
+        they are. Raises InvalidRequest and ContextLengthExceeded, with param "prompt"."""
+        if not isinstance(prompt, str):
+            self.check_token_ids(prompt)
+            return self._checked(prompt, "prompt")
+        if not prompt:
+            raise InvalidRequest("Invalid 'prompt': it must not be empty.", param="prompt")
+        self.check_size(_num_bytes(prompt), param="prompt")
+        ids = self._tokenizer.tokenize(prompt, add_special=True, parse_special=False)
+        return self._checked(tuple(ids), "prompt")
+
+    def check_size(self, text_bytes: int, *, param: str) -> None:
+        """Raise ContextLengthExceeded for texts that cannot fit, by their UTF-8 bytes alone."""
+        check_text_fits(
+            text_bytes,
+            max_piece_bytes=self._tokenizer.max_piece_bytes,
+            max_request_tokens=self._max_request_tokens,
+            param=param,
+        )
+
+    def check_token_ids(self, token_ids: Sequence[int]) -> None:
+        """Raise InvalidRequest unless every id is in the vocabulary."""
+        if token_ids and not 0 <= min(token_ids) <= max(token_ids) < self._tokenizer.num_tokens:
+            raise InvalidRequest(
+                f"Invalid 'prompt': token ids must be between 0 and {self._tokenizer.num_tokens - 1}.",
+                param="prompt",
+            )
+
+    def _checked(self, ids: tuple[int, ...], param: str) -> tuple[int, ...]:
+        """The engine must never be given nothing: there would be nothing to take logits from."""
+        if not ids:
+            raise InvalidRequest(f"Invalid '{param}': it makes a prompt of no tokens.", param=param)
+        check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
+        return ids
+
+    def _ids(self, segments: Sequence[Segment]) -> tuple[int, ...]:
+        """Tokenize a prompt in its segments.
+
+        BOS is added where the vocabulary wants one and the template has not written it (as
+        llama.cpp does: a second BOS would harm, and so would none).
+        """
+        ids: list[int] = []
+        for index, segment in enumerate(segments):
+            is_first = index == 0
+            add_bos = is_first and not (self._bos_text and segment.text.startswith(self._bos_text))
+            if is_first or not self._seam_ids:
+                ids += self._tokenizer.tokenize(
+                    segment.text, add_special=add_bos, parse_special=not segment.is_plain
+                )
+            else:
+                ids += self._continued(segment)
+        return tuple(ids)
+
+    def _continued(self, segment: Segment) -> list[int]:
+        """A segment that continues a word, in a vocabulary that begins each text with a space.
+
+        SentencePiece models with `add_space_prefix` read "foo" as " foo". Behind a line break there
+        is no such space: tokenize one in front, and take its tokens away again.
+        """
+        ids = self._tokenizer.tokenize(
+            _SEAM + segment.text, add_special=False, parse_special=not segment.is_plain
+        )
+        size = len(self._seam_ids)
+        if ids[:size] == self._seam_ids:
+            return ids[size:]
+        # The break was merged with what follows: one space too many is the lesser evil.
+        return self._tokenizer.tokenize(segment.text, add_special=False, parse_special=not segment.is_plain)
+
+    def _ids_of_seam(self) -> list[int]:
+        """The tokens of a lone line break, in a vocabulary that puts a space before every text; [] in
+        one that does not."""
+        tokenizer = self._tokenizer
+        ids = tokenizer.tokenize("a", add_special=False, parse_special=False)
+        if not b"".join(tokenizer.pieces[one] for one in ids).startswith(b" "):
+            return []
+        return tokenizer.tokenize(_SEAM, add_special=False, parse_special=False)
+
+
+def _as_template_sees(message: ChatMessage, marks: PromptMarks) -> dict[str, str]:
+    """Templates know `system` only, and tell a missing name from an empty one."""
+    role = "system" if message.role == "developer" else message.role
+    seen = {"role": role, "content": marks.guard(message.content)}
+    if message.name is not None:
+        seen["name"] = marks.guard(message.name)
+    return seen
+
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+
+from openai.types import Model
+
+from inference.domain.model import ModelDescription
+from inference.openai.models import model_body, model_list_body
+from tests.unit.openai.test_rendering import validator
+
+DESCRIPTION = ModelDescription(
+    id="tiny",
+    created=1700,
+    trained_context=2048,
+    num_cells=16384,
+    max_request_tokens=2048,
+    num_vocabulary=100,
+    chat_templates={"default": "{{ messages }}"},
+    sampling_defaults={"temperature": 0.6},
+    size_bytes=7,
+    num_parameters=9,
+)
+
+
+def test_a_model_says_what_a_caller_needs_to_know() -> None:
+    value = json.loads(model_body(DESCRIPTION))
+    validator("Model").validate(value)
+    assert Model.model_validate(value).id == "tiny"
+    assert value["context_length"] == 2048
+    assert value["has_chat_template"] is True
+    assert value["default_sampling"]["temperature"] == 0.6
+    assert value["default_sampling"]["top_k"] == 40
+
+
+def test_the_list_of_models() -> None:
+    value = json.loads(model_list_body([DESCRIPTION]))
+    validator("ListModelsResponse").validate(value)
+    assert [model["id"] for model in value["data"]] == ["tiny"]
+    assert json.loads(model_list_body([])) == {"object": "list", "data": []}

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from openai.types import Completion
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from inference.domain.events import FinishReason, Usage
+from inference.domain.timings import Timings
+from inference.openai.rendering import ChatRendering, CompletionRendering, timings_object
+
+SCHEMAS = Path(__file__).parents[2] / "schemas" / "openai.json"
+USAGE = Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=4)
+TIMINGS = Timings(
+    num_prompt_tokens=12,
+    num_predicted_tokens=3,
+    num_cached_tokens=4,
+    queue_wait_s=0.5,
+    prompt_s=2.0,
+    predicted_s=1.5,
+)
+TEXTS = ["", "Hi", 'quote " and \\', "line\nbreak\r\n", "😸 你好", "\u2028\0\x1f", "data: [DONE]\n\n"]
+
+
+@cache
+def validator(name: str) -> Any:
+    schemas = json.loads(SCHEMAS.read_text())
+    return jsonschema.Draft202012Validator({"$ref": f"#/components/schemas/{name}", **schemas})
+
+
+def chat(wants_usage: bool = False) -> ChatRendering:
+    return ChatRendering(
+        id="chatcmpl-1", created=1700, model='m"x', fingerprint="fp", wants_usage=wants_usage
+    )
+
+
+def completion(wants_usage: bool = False) -> CompletionRendering:
+    return CompletionRendering(
+        id="cmpl-1", created=1700, model='m"x', fingerprint="fp", wants_usage=wants_usage
+    )
+
+
+def parsed(chunk: bytes, schema: str) -> dict[str, Any]:
+    assert b"\n" not in chunk
+    assert b"\r" not in chunk
+    value = json.loads(chunk)
+    validator(schema).validate(value)
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_whole_chat_answer(text: str) -> None:
+    value = parsed(chat().whole(text, FinishReason.STOP, USAGE, TIMINGS), "CreateChatCompletionResponse")
+    choice = value["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": text, "refusal": None}
+    assert (choice["finish_reason"], choice["logprobs"], choice["index"]) == ("stop", None, 0)
+    assert value["usage"]["prompt_tokens_details"] == {"cached_tokens": 4}
+    assert value["usage"]["total_tokens"] == 15
+    assert "timings" in value
+    answer = ChatCompletion.model_validate(value)
+    assert answer.choices[0].message.content == text
+    assert (answer.id, answer.created, answer.model, answer.system_fingerprint) == (
+        "chatcmpl-1",
+        1700,
+        'm"x',
+        "fp",
+    )
+
+
+@pytest.mark.parametrize("wants_usage", [False, True])
+@pytest.mark.parametrize("text", TEXTS)
+def test_chat_chunks(text: str, wants_usage: bool) -> None:
+    rendering = chat(wants_usage)
+    chunks = [
+        parsed(chunk, "CreateChatCompletionStreamResponse")
+        for chunk in (
+            rendering.role_chunk(),
+            rendering.text_chunk(text),
+            rendering.finish_chunk(FinishReason.LENGTH),
+        )
+    ]
+    for value in chunks:
+        assert ("usage" in value) is wants_usage
+        assert value.get("usage") is None
+        assert "timings" not in value
+        assert value["choices"][0]["logprobs"] is None
+        ChatCompletionChunk.model_validate(value)
+    role, middle, last = (value["choices"][0] for value in chunks)
+    assert role["delta"] == {"role": "assistant", "content": "", "refusal": None}
+    assert middle["delta"] == {"content": text}
+    assert last["delta"] == {}
+    assert [part["finish_reason"] for part in (role, middle, last)] == [None, None, "length"]
+    assert len({(value["id"], value["created"], value["system_fingerprint"]) for value in chunks}) == 1
+
+
+def test_the_usage_chunk_of_a_chat_has_no_choices() -> None:
+    value = parsed(chat(True).usage_chunk(USAGE, TIMINGS), "CreateChatCompletionStreamResponse")
+    assert value["choices"] == []
+    assert value["usage"]["completion_tokens"] == 3
+    assert value["timings"]["prompt_n"] == 12
+    chunk = ChatCompletionChunk.model_validate(value)
+    assert chunk.usage is not None
+    assert chunk.usage.total_tokens == 15
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_whole_completion(text: str) -> None:
+    value = parsed(completion().whole(text, FinishReason.LENGTH, USAGE, TIMINGS), "CreateCompletionResponse")
+    assert value["choices"] == [{"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}]
+    assert Completion.model_validate(value).choices[0].text == text
+
+
+@pytest.mark.parametrize("wants_usage", [False, True])
+def test_completion_chunks(wants_usage: bool) -> None:
+    rendering = completion(wants_usage)
+    middle = json.loads(rendering.text_chunk("Hi\n"))
+    last = json.loads(rendering.finish_chunk(FinishReason.STOP))
+    assert middle["choices"] == [{"index": 0, "text": "Hi\n", "logprobs": None, "finish_reason": None}]
+    assert last["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}]
+    for value in (middle, last):
+        assert ("usage" in value) is wants_usage
+        # The schema is that of a whole answer, and knows no null here; the rest of it must hold.
+        assert value.pop("usage", None) is None
+        value["choices"][0]["finish_reason"] = "stop"
+        validator("CreateCompletionResponse").validate(value)
+    total = parsed(rendering.usage_chunk(USAGE, TIMINGS), "CreateCompletionResponse")
+    assert total["choices"] == []
+    assert Completion.model_validate(total).usage is not None
+
+
+def test_timings_have_the_names_that_clients_know() -> None:
+    assert timings_object(TIMINGS) == {
+        "queue_wait_ms": 500.0,
+        "prompt_n": 12,
+        "prompt_ms": 2000.0,
+        "prompt_per_second": 6.0,
+        "suffix_prefill_n": 8,
+        "predicted_n": 3,
+        "predicted_ms": 1500.0,
+        "predicted_per_second": 2.0,
+    }
+
+
+def test_rates_without_time_are_zero() -> None:
+    timings = timings_object(Timings(num_prompt_tokens=5, num_predicted_tokens=0))
+    assert (timings["prompt_per_second"], timings["predicted_per_second"]) == (0.0, 0.0)
