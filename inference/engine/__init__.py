@@ -1,0 +1,1 @@
+"""One thread per model, continuous batching over llama.cpp. Knows no Django, no HTTP, no accounts."""

@@ -1,0 +1,199 @@
+"""The engine as the event loop sees it: submit, iterate, cancel.
+
+Events cross from the engine thread in one wake-up for each step, not one for each token, and not
+even that while an earlier wake-up is still on its way. The engine never waits for a reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
+from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.events import Event, Failed, Finished
+from inference.domain.requests import GenerationRequest
+from inference.engine.stats import EngineStatistics
+from inference.engine.thread import EngineState, EngineThread
+
+logger = logging.getLogger(__name__)
+
+LOADING_MESSAGE = "The model is still loading."
+STOPPED_MESSAGE = "The engine is not running."
+
+
+class EngineHandle:
+    """One submitted request on the event loop: a GenerationHandle, and the sink of its events."""
+
+    __slots__ = ("_client", "_events", "_has_ended", "_is_cancelled", "_ticket", "_waiter", "submission")
+
+    def __init__(self, client: EngineClient, request: GenerationRequest, submitted_ts: float) -> None:
+        self.submission = Submission(request, self, submitted_ts)
+        self._client = client
+        self._events: deque[Event] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ticket: Ticket | None = None
+        self._has_ended = False
+        self._is_cancelled = False
+
+    def __aiter__(self) -> EngineHandle:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._has_ended or self._is_cancelled:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._events.popleft()
+
+    def cancel(self) -> None:
+        """Leave the queue, or free the lane within one step. Nothing after the ending."""
+        if self._has_ended or self._is_cancelled:
+            return
+        self._is_cancelled = True
+        self._events.clear()
+        self._client._forget(self)
+        self._wake()
+        if self._ticket is not None and not self._ticket.withdraw():
+            self._client._cancel(self.submission)
+
+    def _queued(self, ticket: Ticket) -> None:
+        self._ticket = ticket
+
+    def _push(self, event: Event) -> None:
+        if self._has_ended or self._is_cancelled:
+            return
+        if isinstance(event, Finished | Failed):
+            self._has_ended = True
+            self._client._forget(self)
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._has_ended else "cancelled" if self._is_cancelled else "open"
+        return f"<EngineHandle {self.submission.request.request_id} {state}, {len(self._events)} events>"
+
+
+class Admission(AdmissionDesk, AdmissionSource, Protocol):
+    """Both sides of admission: callers submit to it, the engine elects from it."""
+
+
+class EngineClient:
+    """A GenerationBackend over an engine thread and an admission desk, for one event loop.
+
+    `loop` may be left out where the client is made on it. All methods belong to that loop, except
+    `statistics`, which any thread may read.
+    """
+
+    def __init__(
+        self,
+        thread: EngineThread,
+        admission: Admission,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._thread = thread
+        self._admission = admission
+        self._loop = loop or asyncio.get_running_loop()
+        self._outbox: deque[list[tuple[EventSink, Event]]] = deque()
+        self._is_wakeup_due = False
+        self._open: set[EngineHandle] = set()
+        thread.connect(self._receive, self._receive_end)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive
+
+    @property
+    def statistics(self) -> EngineStatistics:
+        return self._thread.statistics
+
+    async def start(self) -> None:
+        """Start the engine thread and wait until it serves; raises what kept it from that."""
+        await asyncio.to_thread(self._thread.start)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until everything that runs or waits has ended; False after `timeout_s`."""
+        return await asyncio.to_thread(self._thread.drain, timeout_s)
+
+    async def stop(self, timeout_s: float = 30.0) -> bool:
+        """Stop the engine; what has not ended gets ServiceUnavailable. False if it hangs."""
+        return await asyncio.to_thread(self._thread.stop, timeout_s)
+
+    def submit(self, request: GenerationRequest) -> EngineHandle:
+        """Queue a request. Raises ServerOverloaded, ContextLengthExceeded or ServiceUnavailable."""
+        if not self._thread.is_alive:
+            is_early = self._thread.state in (EngineState.NEW, EngineState.LOADING)
+            raise ServiceUnavailable(LOADING_MESSAGE if is_early else STOPPED_MESSAGE)
+        handle = EngineHandle(self, request, self._thread.clock.monotonic())
+        handle._queued(self._admission.submit(handle.submission))
+        self._open.add(handle)
+        self._thread.wake()
+        return handle
+
+    def refuse(self, error: SkippyError) -> None:
+        """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""
+        self.fail(self._admission.close(error), error)
+
+    def fail(self, waiting: Iterable[Submission], error: SkippyError) -> None:
+        """Tell the owners of submissions that were taken out of the queue."""
+        now_ts = self._thread.clock.monotonic()
+        for submission in waiting:
+            if isinstance(submission.sink, EngineHandle):
+                submission.sink._push(Failed(error, now_ts))
+
+    # -- from handles ---------------------------------------------------------------------------
+
+    def _forget(self, handle: EngineHandle) -> None:
+        self._open.discard(handle)
+
+    def _cancel(self, submission: Submission) -> None:
+        self._thread.cancel(submission)
+
+    # -- from the engine thread -----------------------------------------------------------------
+
+    def _receive(self, events: list[tuple[EventSink, Event]]) -> None:
+        self._outbox.append(events)
+        # Cleared before the outbox is emptied, so what comes later always finds a wake-up due.
+        if not self._is_wakeup_due:
+            self._is_wakeup_due = True
+            self._call(self._hand_over)
+
+    def _receive_end(self, error: ServiceUnavailable) -> None:
+        self._call(self._close, error)
+
+    def _call(self, function: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            # The loop was closed before the engine was stopped: nobody is left to read.
+            logger.warning("Events of the engine came after the end of the event loop")
+
+    # -- on the event loop ----------------------------------------------------------------------
+
+    def _hand_over(self) -> None:
+        self._is_wakeup_due = False
+        while self._outbox:
+            for sink, event in self._outbox.popleft():
+                if isinstance(sink, EngineHandle):
+                    sink._push(event)
+
+    def _close(self, error: ServiceUnavailable) -> None:
+        """The engine has ended and told everybody it knew of; whoever is still open was lost."""
+        self._hand_over()
+        for handle in list(self._open):
+            handle._push(Failed(error, self._thread.clock.monotonic()))
+
+    def __repr__(self) -> str:
+        return f"<EngineClient {len(self._open)} open, {self._thread!r}>"

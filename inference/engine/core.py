@@ -1,0 +1,313 @@
+"""One step of the engine: let in, schedule, run, update.
+
+The invariant that is kept here: every grant that was elected ends exactly once (finished, failed or
+cancelled), and then its cells, its lane and its reservation are free, in this order, before anybody
+is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from inference.domain.admission import AdmissionSource, EventSink, Grant, Submission
+from inference.domain.clock import Clock
+from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
+from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
+from inference.domain.requests import GenerationRequest
+from inference.engine.config import EngineConfig
+from inference.engine.lanes import LanePool
+from inference.engine.model_runner import ModelRunner
+from inference.engine.pacing import PrefillPacer
+from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
+from inference.engine.scheduler import Scheduler
+from inference.engine.sequence import DECODING, PREEMPTED, PREFILLING, Sequence
+from inference.engine.stats import EngineStatistics
+
+logger = logging.getLogger(__name__)
+
+Deliver = Callable[[list[tuple[EventSink, Event]]], None]
+
+FAILED_MESSAGE = "The model could not continue this generation."
+CONTEXT_MESSAGE = "The prompt does not fit the model's memory."
+
+
+class EngineCore:
+    """The sequences of one model and what happens to them. Belongs to the engine thread.
+
+    From other threads only `cancel` and `statistics` may be called. `deliver` gets the events of a
+    step in one call and must not block.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        config: EngineConfig,
+        admission: AdmissionSource,
+        clock: Clock,
+        deliver: Deliver,
+    ) -> None:
+        self._runner = runner
+        self._admission = admission
+        self._clock = clock
+        self._deliver = deliver
+        self._lanes = LanePool(config.num_lanes)
+        self._pacer = PrefillPacer(
+            target_step_s=config.target_step_s,
+            min_tokens=config.min_prefill_tokens,
+            max_tokens=config.max_batch_tokens,
+            max_beside_decodes=config.max_prefill_tokens_beside_decodes,
+        )
+        self._scheduler = Scheduler(
+            num_cells=runner.num_cells,
+            max_batch_tokens=config.max_batch_tokens,
+            resume_headroom_tokens=config.resume_headroom_tokens,
+            pacer=self._pacer,
+        )
+        self._active: dict[Submission, Sequence] = {}
+        self._cancelled: deque[Submission] = deque()
+        self._events: list[tuple[EventSink, Event]] = []
+        self._end_token_ids = runner.end_token_ids
+        self._num_vocabulary = runner.num_vocabulary
+        self._total_steps = 0
+        self._total_failed_steps = 0
+        self._total_sequences = 0
+        self._total_failed_sequences = 0
+        self._total_cancelled_sequences = 0
+        self._total_preemptions = 0
+        self._total_prefill_tokens = 0
+        self._total_generated_tokens = 0
+        self._last_step_ts = 0.0
+
+    # -- a step ---------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Do one step; False where there is nothing to compute. What escapes ends the engine."""
+        try:
+            self._take_back_cancelled()
+            self._let_in()
+            plan = self._scheduler.schedule()
+            if plan is None:
+                return False
+            result = self._run(plan)
+            self._update(plan, result)
+            return True
+        finally:
+            self._flush()
+
+    def _take_back_cancelled(self) -> None:
+        while self._cancelled:
+            sequence = self._active.get(self._cancelled.popleft())
+            if sequence is not None:
+                self._total_cancelled_sequences += 1
+                self._end(sequence, None)
+
+    def _let_in(self) -> None:
+        """Elect while there is a lane; not while a preempted sequence waits for the same cells."""
+        if not self._lanes.num_free or self._scheduler.has_preempted:
+            return
+        while self._lanes.num_free:
+            grant = self._admission.elect()
+            if grant is None:
+                break
+            self._start(grant)
+        # Those who wait for their first token learn at once that it is on its way.
+        self._flush()
+
+    def _run(self, plan: StepPlan) -> StepResult:
+        begin_ts = self._clock.monotonic()
+        try:
+            result = self._runner.run(plan)
+        except Exception:
+            logger.exception("A step with %d tokens failed", plan.num_tokens)
+            result = StepResult(StepOutcome.FAILED)
+        end_ts = self._clock.monotonic()
+        self._total_steps += 1
+        self._last_step_ts = end_ts
+        if plan.prefills and result.outcome is StepOutcome.DONE:
+            self._pacer.observe(
+                num_tokens=plan.num_tokens,
+                num_prefill_tokens=plan.num_prefill_tokens,
+                duration_s=end_ts - begin_ts,
+            )
+        return result
+
+    def _update(self, plan: StepPlan, result: StepResult) -> None:
+        if result.outcome is StepOutcome.DONE:
+            self._apply(plan, result)
+        elif result.outcome is StepOutcome.NO_CELLS:
+            self._make_room()
+        else:
+            for sequence in plan.sequences:
+                self._resync(sequence)
+            if result.outcome is StepOutcome.FAILED:
+                self._total_failed_steps += 1
+                self._isolate(plan)
+
+    # -- what came of it ------------------------------------------------------------------------
+
+    def _apply(self, plan: StepPlan, result: StepResult) -> None:
+        now_ts = self._last_step_ts
+        for sequence in plan.decoding:
+            sequence.num_computed += 1
+        for chunk in plan.prefills:
+            chunk.sequence.advance(chunk.num_tokens)
+            self._total_prefill_tokens += chunk.num_tokens
+        for sequence, token_id in zip(plan.outputs, result.token_ids, strict=True):
+            if token_id == NOTHING_DRAWN:
+                self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
+            elif token_id in self._end_token_ids:
+                self._end(sequence, Finished(FinishReason.STOP, now_ts))
+            else:
+                sequence.append(token_id)
+                self._total_generated_tokens += 1
+                self._events.append((sequence.sink, TokenBatch((token_id,), now_ts)))
+                if sequence.num_generated >= sequence.max_tokens:
+                    self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
+
+    def _make_room(self) -> None:
+        """Cells ran out: the youngest gives up its own, and is computed again when there is room."""
+        victim = self._scheduler.youngest_running()
+        if victim is not None:
+            self._runner.rewind(victim.sequence_id, 0)
+            self._scheduler.preempt(victim)
+            self._total_preemptions += 1
+            return
+        # The last one has all cells for itself and still cannot grow.
+        for sequence in self._scheduler.sequences:
+            if sequence.state is PREEMPTED:
+                continue
+            if sequence.num_generated:
+                self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
+            else:
+                self._fail(sequence, ContextLengthExceeded(CONTEXT_MESSAGE))
+
+    def _resync(self, sequence: Sequence) -> None:
+        """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
+        sequence.resync(self._runner.rewind(sequence.sequence_id, sequence.num_tokens - 1))
+
+    def _isolate(self, plan: StepPlan) -> None:
+        """Run the sequences of a failed step one by one, so that only the guilty fail."""
+        for sequence in plan.sequences:
+            alone = self._scheduler.plan_one(sequence)
+            result = self._run(alone)
+            if result.outcome is StepOutcome.DONE:
+                self._apply(alone, result)
+            elif result.outcome is StepOutcome.FAILED:
+                self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
+            elif result.outcome is StepOutcome.ABORTED:
+                self._resync(sequence)
+
+    # -- beginnings and endings -----------------------------------------------------------------
+
+    def _start(self, grant: Grant) -> None:
+        self._total_sequences += 1
+        error = self._refusal(grant.submission.request)
+        lane = self._lanes.acquire() if error is None else None
+        if lane is None:
+            self._total_failed_sequences += 1
+            grant.release()
+            error = error or GenerationFailed(FAILED_MESSAGE)
+            self._events.append((grant.submission.sink, Failed(error, self._clock.monotonic())))
+            return
+        sequence = Sequence(grant, lane, order=self._total_sequences)
+        self._active[sequence.submission] = sequence
+        self._scheduler.add(sequence)
+        try:
+            self._runner.open(sequence.sequence_id, sequence.request)
+        except Exception:
+            logger.exception("A sequence could not be opened")
+            self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
+        else:
+            self._events.append((sequence.sink, Started(self._clock.monotonic())))
+
+    def _refusal(self, request: GenerationRequest) -> SkippyError | None:
+        """What is wrong with a request that would spoil every batch it is in."""
+        prompt = request.prompt_token_ids
+        if min(prompt) < 0 or max(prompt) >= self._num_vocabulary:
+            return GenerationFailed(FAILED_MESSAGE)
+        if len(prompt) >= self._runner.num_cells:
+            return ContextLengthExceeded(CONTEXT_MESSAGE)
+        return None
+
+    def _fail(self, sequence: Sequence, error: SkippyError) -> None:
+        self._total_failed_sequences += 1
+        self._end(sequence, Failed(error, self._clock.monotonic()))
+
+    def _end(self, sequence: Sequence, event: Event | None) -> None:
+        """Free all that the sequence had, then tell its owner; no event for one that was cancelled."""
+        del self._active[sequence.submission]
+        self._scheduler.remove(sequence)
+        sequence.end()
+        try:
+            self._runner.close_sequence(sequence.sequence_id)
+        finally:
+            sequence.lane.release()
+            sequence.grant.release()
+            if event is not None:
+                self._events.append((sequence.sink, event))
+
+    def _flush(self) -> None:
+        if self._events:
+            events, self._events = self._events, []
+            self._deliver(events)
+
+    def abandon(self, error: ServiceUnavailable, waiting: list[Submission]) -> None:
+        """No step will follow: end everything that runs or waits with `error`.
+
+        The runner is not asked any more: it may be what broke, and it is freed as a whole.
+        """
+        now_ts = self._clock.monotonic()
+        for sequence in self._scheduler.sequences:
+            self._active.pop(sequence.submission, None)
+            self._scheduler.remove(sequence)
+            sequence.end()
+            sequence.lane.release()
+            sequence.grant.release()
+            self._events.append((sequence.sink, Failed(error, now_ts)))
+        self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])
+        self._flush()
+
+    # -- from other threads ---------------------------------------------------------------------
+
+    def cancel(self, submission: Submission) -> None:
+        """Drop the sequence at the next step; does nothing where it has ended. From any thread."""
+        self._cancelled.append(submission)
+
+    def statistics(self, *, is_alive: bool) -> EngineStatistics:
+        """A snapshot; each number is true, though not all at the same instant. From any thread."""
+        sequences = self._scheduler.sequences
+        states = [sequence.state for sequence in sequences]
+        return EngineStatistics(
+            is_alive=is_alive,
+            lanes=self._lanes.statistics,
+            num_cells=self._runner.num_cells,
+            num_cells_used=sum([sequence.num_computed for sequence in sequences]),
+            num_prefilling=states.count(PREFILLING),
+            num_decoding=states.count(DECODING),
+            num_preempted=states.count(PREEMPTED),
+            total_steps=self._total_steps,
+            total_failed_steps=self._total_failed_steps,
+            total_sequences=self._total_sequences,
+            total_failed_sequences=self._total_failed_sequences,
+            total_cancelled_sequences=self._total_cancelled_sequences,
+            total_preemptions=self._total_preemptions,
+            total_prefill_tokens=self._total_prefill_tokens,
+            total_generated_tokens=self._total_generated_tokens,
+            last_step_ts=self._last_step_ts,
+        )
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless lanes, sequences and the registry agree."""
+        self._lanes.check_integrity()
+        self._scheduler.check_integrity()
+        sequences = self._scheduler.sequences
+        if set(sequences) != set(self._active.values()):
+            raise AssertionError("the scheduler and the registry hold different sequences")
+        held = [sequence.lane.index for sequence in sequences if sequence.lane.is_held]
+        if len(set(held)) != len(sequences) or len(held) != self._lanes.statistics.num_used:
+            raise AssertionError(f"{len(sequences)} sequences hold lanes {held}, {self._lanes!r}")
+
+    def __repr__(self) -> str:
+        return f"<EngineCore {self._scheduler!r}, {self._lanes!r}, {self._total_steps} steps>"

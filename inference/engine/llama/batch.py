@@ -1,0 +1,61 @@
+"""The arrays of one `llama_batch`, wrapped once and filled again in every step."""
+
+from __future__ import annotations
+
+import ctypes
+
+import llama_cpp
+import numpy as np
+
+from inference.engine.plan import StepPlan
+
+_INT32_P = ctypes.POINTER(ctypes.c_int32)
+_INT32_PP = ctypes.POINTER(_INT32_P)
+_INT8_P = ctypes.POINTER(ctypes.c_int8)
+
+
+class LlamaBatch:
+    """Room for `capacity` tokens, each of one sequence.
+
+    Filling an element of a ctypes array costs 1 µs; copying a slice of a numpy array costs as much
+    for 500. `struct` points into arrays that this object owns, so it must never be given to
+    `llama_batch_free`.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.num_outputs = 0
+        self._token_ids = np.zeros(capacity, dtype=np.int32)
+        self._positions = np.zeros(capacity, dtype=np.int32)
+        self._num_sequences = np.ones(capacity, dtype=np.int32)
+        self._sequence_ids = np.zeros(capacity, dtype=np.int32)
+        self._is_output = np.zeros(capacity, dtype=np.int8)
+        # int32 **: token i belongs to the one sequence at _sequence_ids[i].
+        addresses = self._sequence_ids.ctypes.data + 4 * np.arange(capacity + 1, dtype=np.uint64)
+        self._sequence_pointers = addresses.astype(np.uint64)
+        self.struct = llama_cpp.llama_batch(
+            0,
+            self._token_ids.ctypes.data_as(_INT32_P),
+            None,
+            self._positions.ctypes.data_as(_INT32_P),
+            self._num_sequences.ctypes.data_as(_INT32_P),
+            self._sequence_pointers.ctypes.data_as(_INT32_PP),
+            self._is_output.ctypes.data_as(_INT8_P),
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.struct.n_tokens)
+
+    def fill(self, plan: StepPlan) -> None:
+        """Copy the rows of a plan. Raises ValueError for more tokens than there is room: llama.cpp
+        would end the process."""
+        num_tokens = plan.num_tokens
+        if not 0 < num_tokens <= self.capacity:
+            raise ValueError(f"a batch of {num_tokens} tokens does not fit {self.capacity}")
+        self._token_ids[:num_tokens] = plan.token_ids
+        self._positions[:num_tokens] = plan.positions
+        self._sequence_ids[:num_tokens] = plan.sequence_ids
+        self._is_output[:num_tokens] = plan.is_output
+        self.struct.n_tokens = num_tokens
+        self.num_outputs = len(plan.outputs)

@@ -1,0 +1,159 @@
+"""A `llama_context`: KV cells and the computation over them, for one thread.
+
+llama.cpp answers many mistakes by ending the process (a batch that is too long, too many outputs, a
+sequence that does not exist). Each of them is an exception here, raised before the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from inference.engine.config import EngineConfig
+from inference.engine.llama.batch import LlamaBatch
+from inference.engine.llama.library import ModelLoadError
+from inference.engine.llama.model import LlamaModel, check_cells_fit
+
+LogitsArray = NDArray[np.float32]
+
+
+class DecodeStatus(IntEnum):
+    """What `llama_decode` returns (llama-context.cpp)."""
+
+    OK = 0
+    NO_CELLS = 1
+    """Nothing was changed."""
+    ABORTED = 2
+    """What was computed before stays."""
+    INVALID = -1
+    """A token, sequence or position that cannot be; nothing was changed."""
+    NO_MEMORY = -2
+    COMPUTE_FAILED = -3
+    """Like ABORTED."""
+
+
+class LlamaContext:
+    """Made, used and freed by one thread; only `interrupt` is for others.
+
+    One unified pool of cells, so that any sequence may take any free cell and a mixed batch is
+    computed at once. Raises ModelLoadError where the context cannot be made.
+    """
+
+    def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
+        check_cells_fit(model.pointer, model.path.name, config.num_cells)
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = config.num_cells
+        params.n_batch = config.max_batch_tokens
+        params.n_ubatch = min(config.max_ubatch_tokens, config.max_batch_tokens)
+        params.n_seq_max = config.num_lanes
+        # One token is drawn for each lane and step; the default would reserve a row for each token.
+        params.n_outputs_max = config.num_lanes
+        params.kv_unified = True
+        params.n_threads = params.n_threads_batch = config.effective_threads
+        params.no_perf = True
+        self._model = model
+        self._num_sequences = config.num_lanes
+        self._max_outputs = config.num_lanes
+        self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
+        pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
+        if not pointer:
+            raise ModelLoadError(
+                f"llama.cpp cannot make a context of {config.num_cells} KV cells for {model.path.name} "
+                "(see the log); a smaller one (SKIPPY_CONTEXT) may fit."
+            )
+        self._params = params  # holds the callback
+        self._pointer = pointer
+        self._memory = llama_cpp.llama_get_memory(pointer)
+        self._num_vocabulary = model.tokenizer.num_tokens
+        self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
+        self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
+        self._rows: LogitsArray | None = None
+        self._rows_address = 0
+
+    def decode(self, batch: LlamaBatch) -> DecodeStatus:
+        """Compute a batch and wait for it; the interpreter is free for other threads meanwhile."""
+        if not 0 < batch.num_tokens <= self.max_batch_tokens:
+            raise ValueError(f"{batch.num_tokens} tokens, at most {self.max_batch_tokens} fit a batch")
+        if batch.num_outputs > self._max_outputs:
+            raise ValueError(f"{batch.num_outputs} outputs, at most {self._max_outputs} fit a batch")
+        pointer = self._pointer
+        status: int = llama_cpp.llama_decode(pointer, batch.struct)
+        if status == 0:
+            # A GPU may still be at work: wait here, not in the middle of reading the logits.
+            llama_cpp.llama_synchronize(pointer)
+            return DecodeStatus.OK
+        try:
+            return DecodeStatus(status)
+        except ValueError:
+            return DecodeStatus.COMPUTE_FAILED
+
+    def logits(self, num_outputs: int) -> LogitsArray:
+        """Raw logits of the last batch, (num_outputs, vocabulary), one row for each wanted token in
+        batch order. A writable view into llama.cpp's memory, valid until the next `decode`."""
+        if not 0 < num_outputs <= self._max_outputs:
+            raise ValueError(f"{num_outputs} rows of logits, at most {self._max_outputs}")
+        rows = llama_cpp.llama_get_logits(self._pointer)
+        address = ctypes.addressof(rows.contents) if rows else 0
+        if not address:
+            raise RuntimeError("llama.cpp has no logits")
+        if self._rows is None or address != self._rows_address:
+            # The buffer has a row for every sequence at least, and moves only when it grows.
+            self._rows = np.ctypeslib.as_array(rows, (self._max_outputs, self._num_vocabulary))
+            self._rows_address = address
+        return self._rows[:num_outputs]
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def remove(self, sequence_id: int, begin: int = 0, end: int = -1) -> bool:
+        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where the
+        model's memory can only be removed as a whole (recurrent ones), and then nothing is."""
+        self._check_sequence(sequence_id)
+        is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
+        return is_removed
+
+    def last_position(self, sequence_id: int) -> int:
+        """The highest position with a cell, -1 where the sequence has none."""
+        self._check_sequence(sequence_id)
+        position: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence_id)
+        return position
+
+    def clear(self) -> None:
+        """Free all cells."""
+        llama_cpp.llama_memory_clear(self._memory, False)
+
+    def _check_sequence(self, sequence_id: int) -> None:
+        if not 0 <= sequence_id < self._num_sequences:
+            raise ValueError(f"there is no sequence {sequence_id}, only {self._num_sequences}")
+
+    # -- endings --------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """Make a running decode return ABORTED soon, and every later one at once. From any thread."""
+        self._stop_flag[0] = b"\x01"
+
+    def close(self) -> None:
+        """Free the context, before its model. Later calls do nothing."""
+        pointer, self._pointer = self._pointer, 0
+        if pointer:
+            self._rows = None
+            llama_cpp.llama_free(pointer)
+
+    def __repr__(self) -> str:
+        return f"<LlamaContext {self.num_cells} cells, {self._num_sequences} sequences>"
+
+
+def _make_stop_flag() -> tuple[Any, Any, Any]:
+    """An abort callback that costs nothing: the flag, the callback, and its argument.
+
+    It is asked after every node of the graph, thousands of times in a batch, so it must not enter
+    Python. C's own `strlen` has the right shape: over a buffer of two bytes it says 0 (go on) while
+    the first one is zero, and 1 (stop) once it is set.
+    """
+    flag = ctypes.create_string_buffer(2)
+    strlen = ctypes.cast(ctypes.CDLL(None).strlen, llama_cpp.llama_cpp.ggml_abort_callback)
+    return flag, strlen, ctypes.cast(flag, ctypes.c_void_p)

@@ -1,0 +1,218 @@
+"""A GGUF file in memory: its weights, its vocabulary and what it says about itself."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from inference.domain.model import ModelDescription
+from inference.engine.config import EngineConfig
+from inference.engine.llama.library import ModelLoadError, build_name, has_unsafe_amx, start_backend
+from inference.engine.llama.lifetime import NativeLifetime
+from inference.engine.llama.memory import available_bytes
+from inference.engine.llama.tokenizer import LlamaTokenizer
+
+logger = logging.getLogger(__name__)
+
+_MAGIC = b"GGUF"
+_TEMPLATE_KEY = "tokenizer.chat_template"
+_SAMPLING_PREFIX = "general.sampling."
+# GGUF's names of sampling parameters where ours differ (llama-arch.cpp, LLM_KV_GENERAL_SAMPLING_…).
+_SAMPLING_NAMES = {
+    "temp": "temperature",
+    "penalty_repeat": "repeat_penalty",
+    "penalty_last_n": "repeat_last_n",
+}
+# K and V are kept as F16.
+_BYTES_PER_KV_VALUE = 2
+# What llama.cpp keeps for each cell besides: position, shift, and a bit for each of 256 sequences.
+_BYTES_PER_CELL = 64
+# The fingerprint reads this many blocks of the file, evenly spread: fine-tunes differ everywhere.
+_NUM_SAMPLED_BLOCKS = 64
+_SAMPLED_BLOCK_BYTES = 4096
+
+
+class LlamaModel:
+    """Owns a `llama_model`. Weights and vocabulary are read-only, so contexts and tokenizers of
+    several threads may use it; `close()` frees it, after its contexts."""
+
+    def __init__(self, pointer: int, path: Path, config: EngineConfig) -> None:
+        self.pointer = pointer
+        self.path = path
+        self._config = config
+        self._lifetime = NativeLifetime(lambda: llama_cpp.llama_model_free(pointer))
+        self.metadata = _read_metadata(pointer)
+        self.size_bytes: int = llama_cpp.llama_model_size(pointer)
+        self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
+        self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
+        self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self._lifetime)
+        self.fingerprint = _fingerprint(path)
+
+    @classmethod
+    def load(cls, path: Path, config: EngineConfig) -> LlamaModel:
+        """Read the file; takes from a second to minutes and belongs on a worker thread.
+
+        Raises ModelLoadError: no such file, not a GGUF, of a kind that llama.cpp does not know or
+        that does not generate text, or more than the memory holds together with the KV cells.
+        """
+        _check_file(path)
+        start_backend()
+        params = llama_cpp.llama_model_default_params()
+        if has_unsafe_amx():
+            logger.warning("This build of llama.cpp uses AMX, which may crash: its buffers are not used")
+            params.use_extra_bufts = False
+        pointer: int | None = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        if not pointer:
+            raise ModelLoadError(
+                f"llama.cpp cannot load {path.name}: the file is damaged or of an unknown kind (see the log)."
+            )
+        try:
+            _check_kind(pointer, path)
+            check_cells_fit(pointer, path.name, config.num_cells)
+            return cls(pointer, path, config)
+        except BaseException:
+            llama_cpp.llama_model_free(pointer)
+            raise
+
+    def description(self, model_id: str) -> ModelDescription:
+        """What the rest of the service sees of this model, under the name `model_id`."""
+        num_cells = self._config.num_cells
+        return ModelDescription(
+            id=model_id,
+            created=int(self.path.stat().st_mtime),
+            trained_context=self.trained_context,
+            num_cells=num_cells,
+            max_request_tokens=min(num_cells, self.trained_context or num_cells),
+            num_vocabulary=self.tokenizer.num_tokens,
+            chat_templates=_chat_templates(self.metadata),
+            bos_text=self.tokenizer.bos_text,
+            eos_text=self.tokenizer.eos_text,
+            fingerprint=self.fingerprint,
+            size_bytes=self.size_bytes,
+            num_parameters=self.num_parameters,
+            sampling_defaults=_sampling_defaults(self.metadata),
+        )
+
+    def close(self) -> None:
+        """Free the weights, once nobody tokenizes any more. Later calls do nothing."""
+        self._lifetime.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._lifetime.is_closed
+
+    def __repr__(self) -> str:
+        return f"<LlamaModel {self.path.name}, {self.size_bytes / 1e6:.0f} MB>"
+
+
+def _check_file(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        raise ModelLoadError(f"There is no model file at {path}.") from None
+    except IsADirectoryError:
+        raise ModelLoadError(f"{path} is a folder; a model is one .gguf file.") from None
+    except OSError as error:
+        raise ModelLoadError(f"The model file {path} cannot be read: {error.strerror}.") from None
+    if magic != _MAGIC:
+        raise ModelLoadError(f"{path} is not a GGUF file.")
+
+
+def _check_kind(pointer: int, path: Path) -> None:
+    if not llama_cpp.llama_model_has_decoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer):
+        raise ModelLoadError(f"{path.name} is not a model that generates text token by token.")
+
+
+def check_cells_fit(pointer: int, name: str, num_cells: int) -> None:
+    """Raise ModelLoadError where the KV cells alone are more than the memory that is free.
+
+    The weights are mapped from the file and need not fit. With a GPU the cells may lie there: its
+    driver refuses what does not fit.
+    """
+    free_bytes = available_bytes()
+    if free_bytes is None or llama_cpp.llama_supports_gpu_offload():
+        return
+    cells_bytes = (kv_bytes_per_cell(pointer) + _BYTES_PER_CELL) * num_cells
+    if cells_bytes > free_bytes:
+        weights_bytes: int = llama_cpp.llama_model_size(pointer)
+        raise ModelLoadError(
+            f"{name} does not fit: {num_cells} KV cells need {cells_bytes / 1e9:.1f} GB beside "
+            f"{weights_bytes / 1e9:.1f} GB of weights, and {free_bytes / 1e9:.1f} GB are free. "
+            "A smaller context (SKIPPY_CONTEXT) needs less."
+        )
+
+
+def kv_bytes_per_cell(pointer: int) -> int:
+    """Bytes of K and V of one token: 2 · layers · KV heads · head size · 2 (F16).
+
+    0 for models whose memory does not grow with the text (recurrent and hybrid ones): unknown.
+    """
+    if llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer):
+        return 0
+    num_heads: int = llama_cpp.llama_model_n_head(pointer)
+    if not num_heads:
+        return 0
+    head_size: int = llama_cpp.llama_model_n_embd(pointer) // num_heads
+    num_layers: int = llama_cpp.llama_model_n_layer(pointer)
+    num_kv_heads: int = llama_cpp.llama_model_n_head_kv(pointer)
+    return 2 * num_layers * num_kv_heads * head_size * _BYTES_PER_KV_VALUE
+
+
+def _read_metadata(pointer: int) -> dict[str, str]:
+    """The file's own key-value pairs, as text; lists are not among them."""
+    count: int = llama_cpp.llama_model_meta_count(pointer)
+    keys = [_read_text(llama_cpp.llama_model_meta_key_by_index, pointer, index) for index in range(count)]
+    values = [
+        _read_text(llama_cpp.llama_model_meta_val_str_by_index, pointer, index) for index in range(count)
+    ]
+    return dict(zip(keys, values, strict=True))
+
+
+def _read_text(read: Any, pointer: int, index: int) -> str:
+    """llama.cpp writes at most what fits and says how long the text really is."""
+    size = 1024
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        length: int = read(pointer, index, buffer, size)
+        if length < size:
+            return buffer.raw[: max(length, 0)].decode("utf-8", "replace")
+        size = length + 1
+
+
+def _chat_templates(metadata: dict[str, str]) -> dict[str, str]:
+    templates = {}
+    for key, source in metadata.items():
+        if key == _TEMPLATE_KEY:
+            templates["default"] = source
+        elif key.startswith(f"{_TEMPLATE_KEY}."):
+            templates[key.removeprefix(f"{_TEMPLATE_KEY}.")] = source
+    return templates
+
+
+def _sampling_defaults(metadata: dict[str, str]) -> dict[str, float]:
+    defaults = {}
+    for key, text in metadata.items():
+        if key.startswith(_SAMPLING_PREFIX):
+            name = key.removeprefix(_SAMPLING_PREFIX)
+            try:
+                defaults[_SAMPLING_NAMES.get(name, name)] = float(text)
+            except ValueError:
+                continue  # general.sampling.sequence is a list of names
+    return defaults
+
+
+def _fingerprint(path: Path) -> str:
+    """Changes with the file or the build of llama.cpp; the same on every machine."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(f"{build_name()}/{size}".encode())
+    with path.open("rb") as file:
+        for index in range(_NUM_SAMPLED_BLOCKS):
+            file.seek(index * max(size - _SAMPLED_BLOCK_BYTES, 0) // (_NUM_SAMPLED_BLOCKS - 1))
+            digest.update(file.read(_SAMPLED_BLOCK_BYTES))
+    return f"fp_{digest.hexdigest()[:10]}"

@@ -1,0 +1,116 @@
+"""Computes the engine's plans with llama.cpp and draws the tokens."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from inference.domain.requests import GenerationRequest
+from inference.engine.config import EngineConfig
+from inference.engine.llama.batch import LlamaBatch
+from inference.engine.llama.context import DecodeStatus, LlamaContext
+from inference.engine.llama.library import ModelLoadError
+from inference.engine.llama.model import LlamaModel
+from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.engine.plan import StepOutcome, StepPlan, StepResult
+
+logger = logging.getLogger(__name__)
+
+_OUTCOMES = {
+    DecodeStatus.NO_CELLS: StepOutcome.NO_CELLS,
+    DecodeStatus.ABORTED: StepOutcome.ABORTED,
+}
+
+
+class LlamaRunner:
+    """Implements ModelRunner; belongs to the thread that makes it.
+
+    `close()` frees the context, and the model with it where `owns_model`: nobody else knows when the
+    last batch is done.
+    """
+
+    def __init__(self, model: LlamaModel, config: EngineConfig, *, owns_model: bool = True) -> None:
+        self._model = model
+        self._owns_model = owns_model
+        self._samplers: dict[int, Sampler] = {}
+        self._end_token_ids = model.tokenizer.end_token_ids
+        self._banned_when_ignored = np.array(sorted(self._end_token_ids), dtype=np.int64)
+        try:
+            self._context = LlamaContext(model, config)
+        except BaseException:
+            if owns_model:
+                model.close()
+            raise
+        try:
+            self._batch = LlamaBatch(self._context.max_batch_tokens)
+            self._warm_up()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def num_cells(self) -> int:
+        return self._context.num_cells
+
+    @property
+    def num_vocabulary(self) -> int:
+        return self._model.tokenizer.num_tokens
+
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        return self._end_token_ids
+
+    def open(self, sequence_id: int, request: GenerationRequest) -> None:
+        banned = self._banned_when_ignored if request.ignore_eos else None
+        self._samplers[sequence_id] = Sampler(request.sampling, banned_token_ids=banned)
+
+    def run(self, plan: StepPlan) -> StepResult:
+        self._batch.fill(plan)
+        status = self._context.decode(self._batch)
+        if status is not DecodeStatus.OK:
+            if status not in _OUTCOMES:
+                logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
+            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED))
+        if not plan.outputs:
+            return StepResult(StepOutcome.DONE)
+        logits = self._context.logits(len(plan.outputs))
+        samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
+        return StepResult(StepOutcome.DONE, draw_tokens(logits, samplers))
+
+    def rewind(self, sequence_id: int, max_tokens: int) -> int:
+        num_computed = self._context.last_position(sequence_id) + 1
+        if num_computed <= max_tokens:
+            return num_computed
+        if max_tokens > 0 and self._context.remove(sequence_id, max_tokens):
+            return max_tokens
+        self._context.remove(sequence_id)
+        return 0
+
+    def close_sequence(self, sequence_id: int) -> None:
+        self._samplers.pop(sequence_id, None)
+        self._context.remove(sequence_id)
+
+    def _warm_up(self) -> None:
+        """Compute one token and forget it: pages of weights are read and buffers made before the
+        first request would wait for them."""
+        zero = np.zeros(1, dtype=np.int32)
+        plan = StepPlan(zero, zero, zero, np.ones(1, dtype=np.int8), (), (), ())
+        result = self.run(plan)
+        if result.outcome is not StepOutcome.DONE:
+            raise ModelLoadError(
+                f"The first token of the model could not be computed: {result.outcome.value}."
+            )
+        self._context.clear()
+
+    def interrupt(self) -> None:
+        self._context.interrupt()
+
+    def close(self) -> None:
+        self._samplers.clear()
+        self._context.close()
+        if self._owns_model:
+            self._model.close()
+
+    def __repr__(self) -> str:
+        return f"<LlamaRunner of {self._model!r}, {self._context!r}>"

@@ -1,0 +1,82 @@
+"""Loads a GGUF file and runs it in this process: model, engine thread and client as one thing.
+
+The only file of the engine that knows both its loop and llama.cpp's layer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from inference.domain.admission import AdmissionDesk, AdmissionSource
+from inference.domain.clock import Clock
+from inference.domain.errors import SkippyError
+from inference.domain.model import ModelDescription, id_from_file_name
+from inference.domain.tokenizer import Tokenizer
+from inference.engine.client import EngineClient
+from inference.engine.config import EngineConfig
+from inference.engine.llama import LlamaModel, LlamaRunner
+from inference.engine.stats import EngineStatistics
+from inference.engine.thread import EngineThread
+
+STOP_PATIENCE_S = 20.0
+
+
+class Admission(AdmissionDesk, AdmissionSource, Protocol):
+    """Both sides of admission: callers submit to it, the engine elects from it."""
+
+
+class LocalEngine:
+    """A loaded model and its running engine. Made by LocalEngineLoader."""
+
+    def __init__(
+        self,
+        description: ModelDescription,
+        tokenizer: Tokenizer,
+        thread: EngineThread,
+        client: EngineClient,
+        admission: Admission,
+    ) -> None:
+        self.description = description
+        self.tokenizer = tokenizer
+        self.backend = client
+        self._thread = thread
+        self._admission = admission
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive
+
+    def statistics(self) -> EngineStatistics:
+        return self._thread.statistics
+
+    def refuse(self, error: SkippyError) -> None:
+        self.backend.fail(self._admission.close(error), error)
+
+    def begin_stop(self) -> None:
+        self._thread.begin_stop()
+
+    async def stop(self) -> None:
+        await self.backend.stop(STOP_PATIENCE_S)
+
+
+class LocalEngineLoader:
+    """Loads `model_path` on a thread of its own. `model_id` is made from the file's name if empty."""
+
+    def __init__(self, model_path: Path, *, model_id: str, config: EngineConfig, clock: Clock) -> None:
+        self._model_path = model_path
+        self._model_id = model_id or id_from_file_name(model_path)
+        self._config = config
+        self._clock = clock
+
+    async def load(self, admit: Callable[[int], Admission]) -> LocalEngine:
+        """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
+        cannot be made."""
+        model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
+        admission = admit(self._config.num_cells)
+        thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
+        client = EngineClient(thread, admission)
+        await client.start()
+        return LocalEngine(model.description(self._model_id), model.tokenizer, thread, client, admission)

@@ -1,0 +1,105 @@
+"""What one step computes, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inference.engine.sequence import Sequence, TokenArray
+
+FlagArray = NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefillChunk:
+    """The next `num_tokens` tokens of a prompt; `is_last` where the first token is drawn after it."""
+
+    sequence: Sequence
+    num_tokens: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepPlan:
+    """One batch. The four arrays have one row for each token: decodes first, then prefill chunks.
+
+    `token_ids`, `positions`, `sequence_ids` (int32) and `is_output` (int8: logits wanted) are what
+    a runner needs. `outputs` are the sequences whose next token is drawn, in the order of their
+    rows: all of `decoding`, then those whose last chunk is in the batch.
+    """
+
+    token_ids: TokenArray
+    positions: TokenArray
+    sequence_ids: TokenArray
+    is_output: FlagArray
+    decoding: tuple[Sequence, ...]
+    prefills: tuple[PrefillChunk, ...]
+    outputs: tuple[Sequence, ...]
+
+    @classmethod
+    def build(cls, decoding: list[Sequence], prefills: list[PrefillChunk]) -> StepPlan:
+        """Lay out the rows. With decodes alone, the usual case, a few list comprehensions do it."""
+        num_decodes = len(decoding)
+        num_tokens = num_decodes + sum([chunk.num_tokens for chunk in prefills])
+        token_ids = np.empty(num_tokens, dtype=np.int32)
+        positions = np.empty(num_tokens, dtype=np.int32)
+        sequence_ids = np.empty(num_tokens, dtype=np.int32)
+        is_output = np.ones(num_tokens, dtype=np.int8)
+        if num_decodes:
+            token_ids[:num_decodes] = [sequence.last_token_id for sequence in decoding]
+            positions[:num_decodes] = [sequence.num_computed for sequence in decoding]
+            sequence_ids[:num_decodes] = [sequence.sequence_id for sequence in decoding]
+        outputs = decoding
+        row = num_decodes
+        for chunk in prefills:
+            sequence, end = chunk.sequence, row + chunk.num_tokens
+            token_ids[row:end] = sequence.pending(chunk.num_tokens)
+            positions[row:end] = np.arange(sequence.num_computed, sequence.num_computed + chunk.num_tokens)
+            sequence_ids[row:end] = sequence.sequence_id
+            is_output[row:end] = 0
+            if chunk.is_last:
+                is_output[end - 1] = 1
+                outputs = [*outputs, sequence]
+            row = end
+        return cls(
+            token_ids, positions, sequence_ids, is_output, tuple(decoding), tuple(prefills), tuple(outputs)
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        return len(self.token_ids) - len(self.decoding)
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        """Everyone who has a part in it."""
+        return (*self.decoding, *(chunk.sequence for chunk in self.prefills))
+
+
+class StepOutcome(Enum):
+    """How a batch went. Only after DONE are there tokens."""
+
+    DONE = "done"
+    NO_CELLS = "no cells"
+    """There were not enough free cells; nothing was changed."""
+    ABORTED = "aborted"
+    """Interrupted on the way; the cells tell how far it came."""
+    FAILED = "failed"
+    """It could not be computed; the cells tell how far it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers."""
+
+    outcome: StepOutcome
+    token_ids: tuple[int, ...] | list[int] = ()
+
+
+NOTHING_DRAWN = -1

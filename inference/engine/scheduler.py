@@ -1,0 +1,139 @@
+"""Who computes what in the next step.
+
+A step costs about as much as the tokens in it, and a stream's reader feels every step. So all
+decodes come first, and prompts share what is left of a budget (pacing.py).
+"""
+
+from __future__ import annotations
+
+from inference.engine.pacing import PrefillPacer
+from inference.engine.plan import PrefillChunk, StepPlan
+from inference.engine.sequence import DECODING, ENDED, PREEMPTED, PREFILLING, Sequence
+
+# The part of the prefill budget that the prompt which waits longest always gets.
+OLDEST_SHARE = 4
+
+
+class Scheduler:
+    """The sequences that hold a lane, oldest first, and the rules of a step.
+
+    Prompts are served shortest remainder first, which gives the lowest mean time to first token,
+    but a quarter of the budget goes to the oldest, so that a long prompt of n tokens is computed
+    within 4n tokens of budget whatever else arrives. Equal prompts are served in order of arrival.
+
+    A sequence whose cells were given up comes back when its tokens fit again with some room to
+    grow, the oldest first; until then nobody new should be let in.
+    """
+
+    def __init__(
+        self, *, num_cells: int, max_batch_tokens: int, resume_headroom_tokens: int, pacer: PrefillPacer
+    ) -> None:
+        self._num_cells = num_cells
+        self._max_batch_tokens = max_batch_tokens
+        self._resume_headroom_tokens = resume_headroom_tokens
+        self._pacer = pacer
+        self._sequences: list[Sequence] = []
+        self._num_preempted = 0
+
+    @property
+    def sequences(self) -> list[Sequence]:
+        """A copy, oldest first; may be taken from any thread."""
+        return self._sequences.copy()
+
+    @property
+    def has_preempted(self) -> bool:
+        return self._num_preempted > 0
+
+    def add(self, sequence: Sequence) -> None:
+        self._sequences.append(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take an ended sequence out; `sequence.end()` is for its owner to call, before or after."""
+        self._sequences.remove(sequence)
+        self._num_preempted = sum([other.state is PREEMPTED for other in self._sequences])
+
+    def schedule(self) -> StepPlan | None:
+        """The next batch, or None where nothing can be computed."""
+        if self._num_preempted:
+            self._resume_where_it_fits()
+        decoding = [sequence for sequence in self._sequences if sequence.state is DECODING]
+        prefills: list[PrefillChunk] = []
+        if len(decoding) + self._num_preempted < len(self._sequences):
+            waiting = [sequence for sequence in self._sequences if sequence.state is PREFILLING]
+            prefills = share(waiting, self._pacer.budget(len(decoding)))
+        if not decoding and not prefills:
+            return None
+        return StepPlan.build(decoding, prefills)
+
+    def plan_one(self, sequence: Sequence) -> StepPlan:
+        """A batch for one sequence alone: how a failed step finds out whose fault it was."""
+        if sequence.state is DECODING:
+            return StepPlan.build([sequence], [])
+        return StepPlan.build([], share([sequence], self._max_batch_tokens))
+
+    def youngest_running(self) -> Sequence | None:
+        """Whom to preempt when cells run out; None where only one sequence is left to run."""
+        running = [sequence for sequence in self._sequences if sequence.state is not PREEMPTED]
+        return running[-1] if len(running) > 1 else None
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Its cells were freed; it waits until there is room again."""
+        sequence.preempt()
+        self._num_preempted += 1
+
+    def _resume_where_it_fits(self) -> None:
+        for sequence in self._sequences:
+            if sequence.state is not PREEMPTED:
+                continue
+            others = [other for other in self._sequences if other.state is not PREEMPTED]
+            # What running prompts have not computed yet will need cells too.
+            num_claimed = sum([other.num_tokens for other in others])
+            headroom = self._resume_headroom_tokens * (len(others) + 1)
+            if others and num_claimed + sequence.num_tokens + headroom > self._num_cells:
+                return
+            sequence.resume()
+            self._num_preempted -= 1
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless what is counted agrees with what is there."""
+        states = [sequence.state for sequence in self._sequences]
+        if ENDED in states:
+            raise AssertionError("an ended sequence is still scheduled")
+        if states.count(PREEMPTED) != self._num_preempted:
+            raise AssertionError(f"{states.count(PREEMPTED)} are preempted, not {self._num_preempted}")
+        orders = [sequence.order for sequence in self._sequences]
+        if orders != sorted(set(orders)):
+            raise AssertionError(f"sequences are out of order: {orders}")
+        for sequence in self._sequences:
+            if not 0 <= sequence.num_computed < sequence.num_tokens:
+                raise AssertionError(f"{sequence!r} has nothing left to compute")
+            if sequence.state is DECODING and sequence.num_remaining != 1:
+                raise AssertionError(f"{sequence!r} decodes with more than one token left")
+
+    def __repr__(self) -> str:
+        states = [sequence.state for sequence in self._sequences]
+        return (
+            f"<Scheduler {states.count(PREFILLING)} prefilling, {states.count(DECODING)} decoding, "
+            f"{self._num_preempted} preempted>"
+        )
+
+
+def share(waiting: list[Sequence], budget: int) -> list[PrefillChunk]:
+    """Divide `budget` tokens among prompts, `waiting` oldest first; nobody gets an empty chunk."""
+    if not waiting:
+        return []
+    oldest = waiting[0]
+    amounts = {oldest: min(oldest.num_remaining, max(1, budget // OLDEST_SHARE))}
+    left = budget - amounts[oldest]
+    for sequence in sorted(waiting, key=lambda sequence: sequence.num_remaining):
+        if left <= 0:
+            break
+        had = amounts.get(sequence, 0)
+        extra = min(sequence.num_remaining - had, left)
+        amounts[sequence] = had + extra
+        left -= extra
+    return [
+        PrefillChunk(sequence, num_tokens, is_last=num_tokens == sequence.num_remaining)
+        for sequence, num_tokens in amounts.items()
+        if num_tokens
+    ]

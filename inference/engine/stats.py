@@ -1,0 +1,38 @@
+"""What the engine is doing, as numbers that any thread may read at any time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.engine.lanes import LaneStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatistics:
+    """A snapshot. Counts without a time are of now; `total_…` only grow.
+
+    `num_cells_used` counts tokens whose KV is in cells. `last_step_ts` (monotonic seconds) and
+    `total_steps` move while there is work: an engine that is alive, has sequences and does not step
+    is stuck.
+    """
+
+    is_alive: bool
+    lanes: LaneStatistics
+    num_cells: int = 0
+    num_cells_used: int = 0
+    num_prefilling: int = 0
+    num_decoding: int = 0
+    num_preempted: int = 0
+    total_steps: int = 0
+    total_failed_steps: int = 0
+    total_sequences: int = 0
+    total_failed_sequences: int = 0
+    total_cancelled_sequences: int = 0
+    total_preemptions: int = 0
+    total_prefill_tokens: int = 0
+    total_generated_tokens: int = 0
+    last_step_ts: float = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        return self.lanes.num_used == 0

@@ -1,0 +1,93 @@
+"""A real runner under an engine core that the test steps itself, on its own thread."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from inference.domain.admission import EventSink, Submission
+from inference.domain.clock import SystemClock
+from inference.domain.events import Event
+from inference.domain.requests import GenerationRequest, SamplingParams
+from inference.engine.config import EngineConfig
+from inference.engine.core import EngineCore
+from inference.engine.llama import LlamaModel, LlamaRunner
+from tests.unit.engine.scripted_engine_parts import FifoAdmission, RecordingSink
+
+GREEDY = SamplingParams(temperature=0.0)
+
+
+class SteppedEngine:
+    """Use as a context manager; the context is freed at its end, the model is not."""
+
+    def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
+        self.model = model
+        self.admission = FifoAdmission()
+        self.runner = LlamaRunner(model, config, owns_model=False)
+        self.core = EngineCore(self.runner, config, self.admission, SystemClock(), self._deliver)
+        self.submissions: dict[str, Submission] = {}
+
+    def __enter__(self) -> SteppedEngine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.runner.close()
+
+    def _deliver(self, events: list[tuple[EventSink, Event]]) -> None:
+        for sink, event in events:
+            assert isinstance(sink, RecordingSink)
+            sink.events.append(event)
+
+    def submit(
+        self,
+        name: str,
+        prompt: str | tuple[int, ...],
+        *,
+        max_tokens: int = 16,
+        sampling: SamplingParams = GREEDY,
+        ignore_eos: bool = False,
+    ) -> RecordingSink:
+        if isinstance(prompt, str):
+            prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
+        sink = RecordingSink()
+        request = GenerationRequest(name, prompt, max_tokens, sampling, ignore_eos)
+        submission = Submission(request, sink, 0.0)
+        self.submissions[name] = submission
+        self.admission.submit(submission)
+        return sink
+
+    def cancel(self, name: str) -> None:
+        self.core.cancel(self.submissions[name])
+
+    def run(self, max_steps: int = 5000) -> None:
+        for _ in range(max_steps):
+            if not self.core.step():
+                return
+        raise AssertionError(f"still busy: {self.core!r}")
+
+    def num_cells_in_use(self) -> int:
+        """As llama.cpp itself counts: positions of all sequences."""
+        context = self.runner._context
+        lanes = self.core.statistics(is_alive=True).lanes.num_lanes
+        return sum(context.last_position(sequence_id) + 1 for sequence_id in range(lanes))
+
+    def check(self) -> None:
+        self.core.check_integrity()
+        self.admission.check_integrity()
+        assert self.core.statistics(is_alive=True).num_cells_used == self.num_cells_in_use()
+
+    def check_all_free(self) -> None:
+        self.check()
+        statistics = self.core.statistics(is_alive=True)
+        assert statistics.is_idle
+        assert self.num_cells_in_use() == 0
+        assert self.admission.num_held == 0
+        assert not self.runner._samplers
+
+
+def chat(text: str) -> str:
+    return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"

@@ -1,0 +1,98 @@
+"""A model whose weights cost nothing: another model's vocabulary and template, tiny random weights.
+
+Most of what the model tests ask of llama.cpp (positions, cells, batches, tokens) does not depend on
+what the model says. With this one a step takes a millisecond, so such tests can afford thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+from gguf import GGUFReader, GGUFValueType, GGUFWriter, TokenType
+
+# Fields that describe the source's own layers; the tiny model writes its own.
+SKIPPED_FIELDS = (
+    "GGUF.",
+    "llama.",
+    "general.architecture",
+    "general.quantization_version",
+    "general.file_type",
+)
+NUM_HEADS = 4
+
+
+def write_tiny_model(
+    source: Path,
+    target: Path,
+    *,
+    num_layers: int = 2,
+    width: int = 64,
+    context: int = 8192,
+    pretokenizer: str | None = None,
+    user_defined: Collection[str] = (),
+    extra_text: Mapping[str, str] | None = None,
+) -> Path:
+    """Write `target` (about 13 MB in F32) with the tokenizer of `source`; the weights are always the same.
+
+    `pretokenizer` replaces `tokenizer.ggml.pre`, to reach the regular expressions that llama.cpp uses
+    for other families of models; tokens in `user_defined` are marked as such; `extra_text` adds
+    metadata.
+    """
+    reader = GGUFReader(source)
+    writer = GGUFWriter(target, "llama")
+    num_vocabulary = 0
+    defined_ids: list[int] = []
+    for name, field in reader.fields.items():
+        if name.startswith(SKIPPED_FIELDS):
+            continue
+        value = field.contents()
+        if name == "tokenizer.ggml.tokens":
+            num_vocabulary = len(value)
+            defined_ids = [value.index(text) for text in user_defined]
+        if name == "tokenizer.ggml.pre" and pretokenizer is not None:
+            value = pretokenizer
+        if name == "tokenizer.ggml.token_type":
+            defined = set(defined_ids)
+            value = [
+                int(TokenType.USER_DEFINED) if index in defined else one for index, one in enumerate(value)
+            ]
+        kind = field.types[0]
+        element = field.types[-1] if kind == GGUFValueType.ARRAY else None
+        writer.add_key_value(name, value, kind, sub_type=element)
+
+    for name, text in (extra_text or {}).items():
+        writer.add_string(name, text)
+
+    feed_forward = width * 2
+    writer.add_block_count(num_layers)
+    writer.add_context_length(context)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(feed_forward)
+    writer.add_head_count(NUM_HEADS)
+    writer.add_head_count_kv(NUM_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // NUM_HEADS)
+    writer.add_vocab_size(num_vocabulary)
+
+    random = np.random.default_rng(7)
+
+    def weights(*shape: int) -> np.ndarray:
+        return (random.standard_normal(shape) * 0.05).astype(np.float32)
+
+    writer.add_tensor("token_embd.weight", weights(num_vocabulary, width))
+    writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
+    for layer in range(num_layers):
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            writer.add_tensor(f"blk.{layer}.{name}.weight", weights(width, width))
+        writer.add_tensor(f"blk.{layer}.ffn_gate.weight", weights(feed_forward, width))
+        writer.add_tensor(f"blk.{layer}.ffn_up.weight", weights(feed_forward, width))
+        writer.add_tensor(f"blk.{layer}.ffn_down.weight", weights(width, feed_forward))
+        writer.add_tensor(f"blk.{layer}.attn_norm.weight", np.ones(width, np.float32))
+        writer.add_tensor(f"blk.{layer}.ffn_norm.weight", np.ones(width, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target

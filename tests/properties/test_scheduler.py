@@ -1,0 +1,168 @@
+"""The engine's core under anything that can happen to it, in any order.
+
+Whatever is submitted, cancelled, refused cells, failed or interrupted: every request gets exactly
+one ending (or none, if its owner cancelled it), its tokens are the right ones in the right order,
+positions always follow the cells, and in the end no lane, no cell and no grant is left.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable
+from inference.domain.events import Failed, Finished, FinishReason, Started
+from inference.domain.requests import GenerationRequest
+from inference.engine.plan import NOTHING_DRAWN, StepOutcome
+from tests.unit.engine.scripted_engine_parts import END_TOKEN, Engine, make_request
+
+NUM_CELLS = 256
+TROUBLES = [StepOutcome.FAILED, StepOutcome.ABORTED, StepOutcome.NO_CELLS, OSError("gone")]
+
+
+class EngineMachine(RuleBasedStateMachine):
+    names = Bundle("names")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.cancelled: set[str] = set()
+        self.stops_at: dict[str, int] = {}
+        self.breaks_at: dict[str, int] = {}
+        self.is_over = False
+        # A made-up lack of cells may end the only sequence early.
+        self.lacked_cells = False
+
+    @initialize(num_lanes=st.integers(1, 5), budget=st.sampled_from([32, 40, 256]))
+    def start(self, num_lanes: int, budget: int) -> None:
+        self.engine = Engine(
+            num_lanes=num_lanes,
+            num_cells=NUM_CELLS,
+            max_batch_tokens=budget,
+            max_prefill_tokens_beside_decodes=32,
+            resume_headroom_tokens=1,
+        )
+        self.engine.runner.draw = self._draw
+
+    def _draw(self, request: GenerationRequest, index: int) -> int:
+        name = request.request_id
+        if index == self.breaks_at.get(name):
+            return NOTHING_DRAWN
+        return END_TOKEN if index == self.stops_at.get(name) else 100 + index
+
+    # -- what callers do ------------------------------------------------------------------------
+
+    @rule(
+        target=names,
+        prompt=st.integers(1, NUM_CELLS + 20),
+        max_tokens=st.integers(1, 120),
+        stops_at=st.none() | st.integers(0, 40),
+        breaks_at=st.none() | st.none() | st.integers(0, 40),
+    )
+    def submit(self, prompt: int, max_tokens: int, stops_at: int | None, breaks_at: int | None) -> str:
+        self.count += 1
+        name = f"r{self.count}"
+        if stops_at is not None:
+            self.stops_at[name] = stops_at
+        if breaks_at is not None:
+            self.breaks_at[name] = breaks_at
+        request = make_request(name, prompt=prompt, max_tokens=max_tokens)
+        if self.is_over:
+            return name
+        self.engine.submit(request)
+        return name
+
+    @rule(name=names)
+    def cancel(self, name: str) -> None:
+        if name not in self.engine.sinks:
+            return
+        if not self.engine.sinks[name].endings:
+            self.cancelled.add(name)
+        submission = self.engine.submissions[name]
+        if submission in self.engine.admission.waiting:
+            self.engine.admission.waiting.remove(submission)
+        else:
+            self.engine.cancel(name)
+
+    # -- what happens to the engine -------------------------------------------------------------
+
+    @rule(num_steps=st.integers(1, 20))
+    def step(self, num_steps: int) -> None:
+        if self.is_over:
+            return
+        for _ in range(num_steps):
+            self.engine.core.step()
+
+    @rule(outcome=st.sampled_from(TROUBLES), num_rows=st.sampled_from([0, 1, 5, 200]))
+    def something_goes_wrong(self, outcome: StepOutcome | Exception, num_rows: int) -> None:
+        self.engine.runner.outcomes.append(outcome)
+        self.engine.runner.num_rows_before_trouble = num_rows
+        self.lacked_cells |= outcome is StepOutcome.NO_CELLS
+
+    @rule(name=names)
+    def poison(self, name: str) -> None:
+        self.engine.runner.poisoned.add(name)
+
+    @rule()
+    def abandon(self) -> None:
+        if self.count < 4:
+            return
+        error = ServiceUnavailable("over")
+        self.engine.core.abandon(error, self.engine.admission.close(error))
+        self.is_over = True
+
+    # -- what must always hold ------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_lost_or_doubled(self) -> None:
+        if self.is_over:
+            self.engine.core.check_integrity()
+            self.engine.admission.check_integrity()
+            assert not self.engine.runner.violations
+            return
+        self.engine.check()
+
+    @invariant()
+    def events_come_in_order_and_tokens_are_right(self) -> None:
+        for name, sink in self.engine.sinks.items():
+            kinds = [type(event) for event in sink.events]
+            assert len(sink.endings) <= 1
+            assert not sink.endings or sink.events[-1] is sink.endings[0]
+            assert Started not in kinds[1:]
+            assert sink.token_ids == [100 + index for index in range(len(sink.token_ids))]
+            request = self.engine.submissions[name].request
+            assert len(sink.token_ids) <= min(request.max_tokens, self.stops_at.get(name, 10**6))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        if not self.is_over:
+            self.engine.runner.outcomes.clear()
+            self.engine.run(max_steps=5000)
+            self.engine.check_all_free()
+        assert self.engine.admission.num_held == 0
+        for name, sink in self.engine.sinks.items():
+            if name in self.cancelled and not sink.endings:
+                continue
+            (ending,) = sink.endings
+            self._check_ending(name, ending)
+
+    def _check_ending(self, name: str, ending: object) -> None:
+        request = self.engine.submissions[name].request
+        num_tokens = len(self.engine.sinks[name].token_ids)
+        if isinstance(ending, Finished):
+            if ending.reason is FinishReason.STOP:
+                assert num_tokens == self.stops_at[name]
+            else:
+                is_full = len(request.prompt_token_ids) + num_tokens > NUM_CELLS - 1
+                assert num_tokens == request.max_tokens or is_full or self.lacked_cells
+        else:
+            assert isinstance(ending, Failed)
+            assert isinstance(ending.error, GenerationFailed | ContextLengthExceeded | ServiceUnavailable)
+
+
+TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

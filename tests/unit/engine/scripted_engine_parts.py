@@ -1,0 +1,291 @@
+"""Stand-ins at the engine's seams: a model without llama.cpp, a queue without rules, a clock by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from inference.domain.admission import EventSink, Submission
+from inference.domain.errors import SkippyError
+from inference.domain.events import Event, Failed, Finished, TokenBatch
+from inference.domain.requests import GenerationRequest, SamplingParams
+from inference.engine.config import EngineConfig
+from inference.engine.core import EngineCore
+from inference.engine.plan import StepOutcome, StepPlan, StepResult
+
+END_TOKEN = 2
+VOCABULARY = 1000
+
+
+class ManualClock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def unix_time(self) -> float:
+        return self.now_s
+
+
+class ScriptedRunner:
+    """A ModelRunner that keeps cells as llama.cpp does and draws the tokens that a test wants.
+
+    It is strict: positions that do not follow the cells, unknown sequences, outputs that are not
+    marked are assertion errors, because llama.cpp would refuse or die.
+    """
+
+    def __init__(
+        self, *, num_cells: int = 4096, num_lanes: int = 4, clock: ManualClock | None = None
+    ) -> None:
+        self.num_cells = num_cells
+        self.num_vocabulary = VOCABULARY
+        self.end_token_ids = frozenset({END_TOKEN})
+        self.num_lanes = num_lanes
+        self.cells: dict[int, list[int]] = {}
+        self.requests: dict[int, GenerationRequest] = {}
+        self.num_drawn: dict[str, int] = {}
+        self.plans: list[StepPlan] = []
+        self.violations: list[AssertionError] = []
+        self.outcomes: deque[StepOutcome | Exception] = deque()
+        # Of a batch that is aborted or fails by script, so many rows are computed before it does.
+        self.num_rows_before_trouble = 0
+        self.poisoned: set[str] = set()
+        self.draw: Callable[[GenerationRequest, int], int] = lambda request, index: 100 + index
+        self.clock = clock
+        self.token_s = 0.0
+        self.before_run: Callable[[StepPlan], None] = lambda plan: None
+        self.is_interrupted = threading.Event()
+        self.is_closed = False
+
+    @property
+    def num_used_cells(self) -> int:
+        return sum(len(tokens) for tokens in self.cells.values())
+
+    def open(self, sequence_id: int, request: GenerationRequest) -> None:
+        assert 0 <= sequence_id < self.num_lanes
+        assert sequence_id not in self.requests, "opened twice"
+        self.requests[sequence_id] = request
+        self.cells[sequence_id] = []
+
+    def run(self, plan: StepPlan) -> StepResult:
+        self.plans.append(plan)
+        self.before_run(plan)
+        try:
+            self._check(plan)
+        except AssertionError as violation:
+            # The engine survives whatever a runner raises, so the test must be told apart from that.
+            self.violations.append(violation)
+            raise
+        if self.clock is not None:
+            self.clock.now_s += self.token_s * plan.num_tokens
+        if self.outcomes:
+            outcome = self.outcomes.popleft()
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome is not StepOutcome.DONE:
+                if outcome is not StepOutcome.NO_CELLS:
+                    self._apply(plan, self.num_rows_before_trouble)
+                return StepResult(outcome)
+        names = {self.requests[int(one)].request_id for one in plan.sequence_ids}
+        if names & self.poisoned:
+            return StepResult(StepOutcome.FAILED)
+        if self.num_used_cells + plan.num_tokens > self.num_cells:
+            return StepResult(StepOutcome.NO_CELLS)
+        self._apply(plan, plan.num_tokens)
+        return StepResult(StepOutcome.DONE, [self._next(one.sequence_id) for one in plan.outputs])
+
+    def _apply(self, plan: StepPlan, num_rows: int) -> None:
+        num_rows = min(num_rows, self.num_cells - self.num_used_cells)
+        rows = zip(plan.token_ids.tolist(), plan.sequence_ids.tolist(), strict=True)
+        for token_id, sequence_id in list(rows)[:num_rows]:
+            self.cells[sequence_id].append(token_id)
+
+    def _next(self, sequence_id: int) -> int:
+        request = self.requests[sequence_id]
+        index = self.num_drawn.get(request.request_id, 0)
+        self.num_drawn[request.request_id] = index + 1
+        return self.draw(request, index)
+
+    def _check(self, plan: StepPlan) -> None:
+        assert plan.num_tokens > 0
+        expected: dict[int, int] = {}
+        for position, sequence_id in zip(plan.positions.tolist(), plan.sequence_ids.tolist(), strict=True):
+            assert sequence_id in self.requests, "a sequence that was not opened"
+            follows = expected.get(sequence_id, len(self.cells[sequence_id]))
+            assert position == follows, f"position {position} of {sequence_id} does not follow {follows}"
+            expected[sequence_id] = position + 1
+        marked = plan.sequence_ids[plan.is_output.astype(bool)].tolist()
+        assert marked == [sequence.sequence_id for sequence in plan.outputs]
+        for sequence in plan.sequences:
+            known = [*sequence.request.prompt_token_ids]
+            rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
+            begin = len(self.cells[sequence.sequence_id])
+            assert rows[: max(len(known) - begin, 0)] == known[begin : begin + len(rows)]
+
+    def rewind(self, sequence_id: int, max_tokens: int) -> int:
+        del self.cells[sequence_id][max_tokens:]
+        return len(self.cells[sequence_id])
+
+    def close_sequence(self, sequence_id: int) -> None:
+        del self.requests[sequence_id], self.cells[sequence_id]
+
+    def interrupt(self) -> None:
+        self.is_interrupted.set()
+
+    def close(self) -> None:
+        assert not self.is_closed, "closed twice"
+        self.is_closed = True
+
+
+class CountedGrant:
+    """A grant that knows how often it was given back."""
+
+    def __init__(self, submission: Submission) -> None:
+        self.submission = submission
+        self.num_releases = 0
+
+    def release(self) -> None:
+        self.num_releases += 1
+
+
+class QueueTicket:
+    def __init__(self, queue: deque[Submission], submission: Submission, lock: threading.Lock) -> None:
+        self._queue = queue
+        self._submission = submission
+        self._lock = lock
+
+    def withdraw(self) -> bool:
+        with self._lock:
+            try:
+                self._queue.remove(self._submission)
+            except ValueError:
+                return False
+            return True
+
+
+class FifoAdmission:
+    """Both sides of admission without any rule but order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Submission] = deque()
+        self.grants: list[CountedGrant] = []
+        self.closed_with: SkippyError | None = None
+        self.elect_error: Exception | None = None
+        self._lock = threading.Lock()
+
+    def submit(self, submission: Submission) -> QueueTicket:
+        with self._lock:
+            if self.closed_with is not None:
+                raise self.closed_with
+            self.waiting.append(submission)
+            return QueueTicket(self.waiting, submission, self._lock)
+
+    def elect(self) -> CountedGrant | None:
+        with self._lock:
+            if self.elect_error is not None:
+                raise self.elect_error
+            if not self.waiting:
+                return None
+            grant = CountedGrant(self.waiting.popleft())
+            self.grants.append(grant)
+            return grant
+
+    def close(self, error: SkippyError) -> list[Submission]:
+        with self._lock:
+            self.closed_with = self.closed_with or error
+            waiting = list(self.waiting)
+            self.waiting.clear()
+            return waiting
+
+    def check_integrity(self) -> None:
+        assert all(grant.num_releases <= 1 for grant in self.grants)
+
+    @property
+    def num_held(self) -> int:
+        return sum(not grant.num_releases for grant in self.grants)
+
+
+class RecordingSink:
+    """The events of one request, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [one for event in self.events if isinstance(event, TokenBatch) for one in event.token_ids]
+
+    @property
+    def endings(self) -> list[Event]:
+        return [event for event in self.events if isinstance(event, Finished | Failed)]
+
+
+def make_request(
+    name: str = "r",
+    *,
+    prompt: int | tuple[int, ...] = 3,
+    max_tokens: int = 4,
+    ignore_eos: bool = False,
+) -> GenerationRequest:
+    """`prompt` is the token ids, or how many of them."""
+    ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
+    return GenerationRequest(name, ids, max_tokens, SamplingParams(temperature=0.0), ignore_eos)
+
+
+class Engine:
+    """An EngineCore with stand-ins around it, stepped by the test."""
+
+    def __init__(self, *, num_lanes: int = 4, num_cells: int = 4096, **config: float) -> None:
+        self.clock = ManualClock()
+        self.admission = FifoAdmission()
+        self.runner = ScriptedRunner(num_cells=num_cells, num_lanes=num_lanes, clock=self.clock)
+        self.deliveries: list[list[tuple[EventSink, Event]]] = []
+        self.config = EngineConfig(num_lanes=num_lanes, num_cells=max(num_cells, 256), **config)  # type: ignore[arg-type]
+        self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
+        self.sinks: dict[str, RecordingSink] = {}
+        self.submissions: dict[str, Submission] = {}
+
+    def _deliver(self, events: list[tuple[EventSink, Event]]) -> None:
+        self.deliveries.append(events)
+        for sink, event in events:
+            assert isinstance(sink, RecordingSink)
+            sink.events.append(event)
+
+    def submit(self, request: GenerationRequest) -> RecordingSink:
+        sink = RecordingSink()
+        submission = Submission(request, sink, self.clock.monotonic())
+        self.sinks[request.request_id] = sink
+        self.submissions[request.request_id] = submission
+        self.admission.submit(submission)
+        return sink
+
+    def cancel(self, name: str) -> None:
+        self.core.cancel(self.submissions[name])
+
+    def run(self, max_steps: int = 1000) -> int:
+        """Step until there is nothing to do; how many steps that took."""
+        for count in range(max_steps):
+            if not self.core.step():
+                return count
+        raise AssertionError(f"still busy after {max_steps} steps: {self.core!r}")
+
+    def check(self) -> None:
+        self.core.check_integrity()
+        self.admission.check_integrity()
+        for violation in self.runner.violations:
+            raise violation
+        statistics = self.core.statistics(is_alive=True)
+        assert statistics.lanes.num_used == self.admission.num_held
+        assert statistics.num_cells_used == self.runner.num_used_cells
+
+    def check_all_free(self) -> None:
+        self.check()
+        statistics = self.core.statistics(is_alive=True)
+        assert statistics.is_idle
+        assert statistics.num_cells_used == 0
+        assert self.admission.num_held == 0
+        assert not self.runner.requests

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from inference.domain.clock import SystemClock
+from inference.domain.errors import ServiceUnavailable
+from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
+from inference.engine.client import EngineClient
+from inference.engine.config import EngineConfig
+from inference.engine.thread import EngineThread
+from tests.unit.engine.scripted_engine_parts import FifoAdmission, ScriptedRunner, make_request
+
+PATIENCE_S = 10.0
+
+
+class Served:
+    """A client of a running engine, on the test's event loop."""
+
+    def __init__(self) -> None:
+        self.admission = FifoAdmission()
+        self.runner = ScriptedRunner(num_lanes=2)
+        config = EngineConfig(num_lanes=2, num_cells=4096)
+        self.thread = EngineThread(lambda: self.runner, config, self.admission, SystemClock())
+        self.client = EngineClient(self.thread, self.admission)
+
+    async def until_idle(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not (self.client.statistics.is_idle and not self.admission.waiting):
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    one = Served()
+    await one.client.start()
+    yield one
+    assert await one.client.stop(PATIENCE_S)
+
+
+def tokens_of(events: list[Event]) -> list[int]:
+    return [one for event in events if isinstance(event, TokenBatch) for one in event.token_ids]
+
+
+async def test_a_request_from_submit_to_its_ending(served: Served) -> None:
+    events = [event async for event in served.client.submit(make_request(max_tokens=3))]
+    assert [type(event) for event in events] == [Started, TokenBatch, TokenBatch, TokenBatch, Finished]
+    assert tokens_of(events) == [100, 101, 102]
+
+
+async def test_many_at_once_get_their_own_tokens(served: Served) -> None:
+    served.runner.draw = lambda request, index: 100 + int(request.request_id) * 10 + index
+    handles = [served.client.submit(make_request(str(number), max_tokens=5)) for number in range(30)]
+    answers = await asyncio.gather(*(_read(handle) for handle in handles))
+    for number, events in enumerate(answers):
+        assert tokens_of(events) == [100 + number * 10 + index for index in range(5)]
+        assert isinstance(events[-1], Finished)
+    await served.until_idle()
+
+
+async def _read(handle: AsyncIterator[Event]) -> list[Event]:
+    return [event async for event in handle]
+
+
+async def test_cancel_while_it_waits_leaves_the_queue(served: Served) -> None:
+    gate = threading.Event()
+    served.runner.before_run = lambda plan: gate.wait(PATIENCE_S) and None
+    running = [served.client.submit(make_request(f"r{index}")) for index in range(2)]
+    waiting = served.client.submit(make_request("waiting"))
+    async with asyncio.timeout(PATIENCE_S):
+        while len(served.admission.waiting) != 1:
+            await asyncio.sleep(0.001)
+    waiting.cancel()
+    assert not served.admission.waiting
+    gate.set()
+    assert [event async for event in waiting] == []
+    for handle in running:
+        assert isinstance((await _read(handle))[-1], Finished)
+
+
+async def test_cancel_while_it_runs_frees_the_lane(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=1_000_000))
+    async for event in handle:
+        if isinstance(event, TokenBatch):
+            break
+    handle.cancel()
+    handle.cancel()
+    await served.until_idle()
+    assert served.admission.num_held == 0
+    assert [event async for event in handle] == []
+
+
+async def test_cancel_wakes_the_one_who_reads(served: Served) -> None:
+    gate = threading.Event()
+    served.runner.before_run = lambda plan: gate.wait(PATIENCE_S) and None
+    handle = served.client.submit(make_request())
+    reader = asyncio.create_task(_read(handle))
+    await asyncio.sleep(0.01)
+    handle.cancel()
+    events = await asyncio.wait_for(reader, PATIENCE_S)
+    assert all(isinstance(event, Started) for event in events)
+    gate.set()
+
+
+async def test_cancel_after_the_ending_does_nothing(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=2))
+    await served.until_idle()
+    await asyncio.sleep(0.01)
+    handle.cancel()
+    assert isinstance((await _read(handle))[-1], Finished)
+    assert served.client.statistics.total_cancelled_sequences == 0
+
+
+async def test_a_reader_that_is_cancelled_can_be_followed_by_cancel(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=1_000_000))
+    reader = asyncio.create_task(_read(handle))
+    await asyncio.sleep(0.01)
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    handle.cancel()
+    await served.until_idle()
+
+
+async def test_refuse_answers_who_waits_and_spares_who_runs(served: Served) -> None:
+    gate = threading.Event()
+    served.runner.before_run = lambda plan: gate.wait(PATIENCE_S) and None
+    handles = [served.client.submit(make_request(f"r{index}")) for index in range(3)]
+    async with asyncio.timeout(PATIENCE_S):
+        while len(served.admission.waiting) != 1:
+            await asyncio.sleep(0.001)
+    error = ServiceUnavailable("draining")
+    served.client.refuse(error)
+    (event,) = await _read(handles[2])
+    assert isinstance(event, Failed)
+    assert event.error is error
+    with pytest.raises(ServiceUnavailable, match="draining"):
+        served.client.submit(make_request("late"))
+    gate.set()
+    for handle in handles[:2]:
+        assert isinstance((await _read(handle))[-1], Finished)
+
+
+async def test_stop_gives_everybody_an_ending(served: Served) -> None:
+    handles = [served.client.submit(make_request(f"r{index}", max_tokens=1_000_000)) for index in range(4)]
+    readers = [asyncio.create_task(_read(handle)) for handle in handles]
+    await asyncio.sleep(0.02)
+    assert await served.client.stop(PATIENCE_S)
+    for events in await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S):
+        assert isinstance(events[-1], Failed)
+        assert sum(isinstance(event, Failed | Finished) for event in events) == 1
+    with pytest.raises(ServiceUnavailable):
+        served.client.submit(make_request("late"))
+
+
+async def test_one_that_admission_lost_is_answered_when_the_engine_dies(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=1_000_000))
+    async for event in handle:
+        if isinstance(event, TokenBatch):
+            break
+
+    def elect() -> None:
+        served.admission.waiting.popleft()
+        raise RuntimeError("elected and lost")
+
+    served.admission.elect = elect  # type: ignore[assignment,method-assign]
+    lost = served.client.submit(make_request("lost"))
+    (event,) = await asyncio.wait_for(_read(lost), PATIENCE_S)
+    assert isinstance(event, Failed)
+    assert isinstance((await _read(handle))[-1], Failed)
+    assert not served.client.is_alive
+
+
+async def test_before_the_start_it_says_that_the_model_loads() -> None:
+    one = Served()
+    with pytest.raises(ServiceUnavailable, match="loading"):
+        one.client.submit(make_request())
+    await one.client.start()
+    assert await one.client.stop(PATIENCE_S)
+    with pytest.raises(ServiceUnavailable, match="not running"):
+        one.client.submit(make_request())
+
+
+async def test_drain_waits_for_the_last_answer(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=200))
+    assert await served.client.drain(PATIENCE_S)
+    await asyncio.sleep(0)
+    assert isinstance((await _read(handle))[-1], Finished)
+
+
+async def test_a_step_wakes_the_loop_once_however_many_sequences_it_has(served: Served) -> None:
+    loop = asyncio.get_running_loop()
+    counted: list[object] = []
+    original = loop.call_soon_threadsafe
+
+    def count(*args: object, **kwargs: object) -> object:
+        counted.append(args[0])
+        return original(*args, **kwargs)  # type: ignore[arg-type]
+
+    loop.call_soon_threadsafe = count  # type: ignore[method-assign,assignment]
+    handles = [served.client.submit(make_request(f"r{index}", max_tokens=50)) for index in range(2)]
+    await asyncio.gather(*(_read(handle) for handle in handles))
+    num_steps = served.client.statistics.total_steps
+    # One for each step, and one more for each time somebody was let in.
+    assert len(counted) <= num_steps + 2
+    assert served.client.statistics.total_generated_tokens == 100

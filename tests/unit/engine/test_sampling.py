@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from inference.domain.requests import SamplingParams
+from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.engine.plan import NOTHING_DRAWN
+
+NUM_TOKENS = 12_000
+NEUTRAL = SamplingParams(temperature=1.0, top_p=1.0, top_k=0, min_p=0.0)
+
+
+def make_logits(rows: int = 1, spread: float = 3.0, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((rows, NUM_TOKENS)) * spread).astype(np.float32)
+
+
+def allowed_by_definition(row: np.ndarray, params: SamplingParams) -> dict[int, float]:
+    """What may be drawn and how likely, step by step as the words say, in double precision."""
+    ids = np.lexsort((np.arange(len(row)), -row))
+    values = row[ids].astype(np.float64)
+    if params.top_k:
+        ids, values = ids[: params.top_k], values[: params.top_k]
+    likely = np.exp(values - values[0])
+    likely /= likely.sum()
+    if params.top_p < 1:
+        keep = max(int(np.searchsorted(likely.cumsum(), params.top_p)) + 1, 1)
+        ids, values = ids[:keep], values[:keep]
+    if params.min_p > 0:
+        keep = max(int((values >= values[0] + math.log(params.min_p)).sum()), 1)
+        ids, values = ids[:keep], values[:keep]
+    weights = np.exp((values - values[0]) / params.temperature)
+    return dict(zip(ids.tolist(), (weights / weights.sum()).tolist(), strict=True))
+
+
+CASES = {
+    "default": SamplingParams(),
+    "neutral": NEUTRAL,
+    "hot": SamplingParams(temperature=2.5, top_p=1.0, top_k=0, min_p=0.0),
+    "cold": SamplingParams(temperature=0.05, top_p=1.0, top_k=0, min_p=0.0),
+    "top_k": SamplingParams(temperature=1.0, top_p=1.0, top_k=5, min_p=0.0),
+    "top_k 1": SamplingParams(temperature=1.0, top_p=1.0, top_k=1, min_p=0.0),
+    "large top_k": SamplingParams(temperature=1.0, top_p=1.0, top_k=3000, min_p=0.0),
+    "large top_k, top_p": SamplingParams(temperature=1.0, top_p=0.5, top_k=3000, min_p=0.0),
+    "top_k beyond the vocabulary": SamplingParams(temperature=1.0, top_p=1.0, top_k=10**6, min_p=0.0),
+    "top_p": SamplingParams(temperature=1.0, top_p=0.6, top_k=0, min_p=0.0),
+    "top_p 0": SamplingParams(temperature=1.0, top_p=0.0, top_k=0, min_p=0.0),
+    "narrow top_p 0": SamplingParams(temperature=1.0, top_p=0.0, top_k=40, min_p=0.0),
+    "min_p": SamplingParams(temperature=1.0, top_p=1.0, top_k=0, min_p=0.02),
+    "min_p 1": SamplingParams(temperature=1.0, top_p=1.0, top_k=0, min_p=1.0),
+    "top_p and min_p": SamplingParams(temperature=1.5, top_p=0.7, top_k=0, min_p=0.2),
+    "all": SamplingParams(temperature=0.7, top_p=0.8, top_k=20, min_p=0.1),
+}
+
+
+@pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
+def test_tokens_are_drawn_from_what_the_words_say_as_often_as_they_say(params: SamplingParams) -> None:
+    logits = make_logits()
+    expected = allowed_by_definition(logits[0], params)
+    sampler = Sampler(SamplingParams(**{**_fields(params), "seed": 11}))
+    num_draws = 800
+    counts = Counter(draw_tokens(logits.copy(), [sampler])[0] for _ in range(num_draws))
+    # At the border of a set, float32 may see two nearly equal tokens the other way round.
+    strangers = counts.keys() - expected.keys()
+    assert len(strangers) <= 1
+    likely = sorted(expected, key=lambda one: -expected[one])[:5]
+    for token_id in likely:
+        share = expected[token_id]
+        spread = math.sqrt(share * (1 - share) / num_draws)
+        assert abs(counts[token_id] / num_draws - share) < 5 * spread + 1e-9, token_id
+
+
+def _fields(params: SamplingParams) -> dict[str, float | int | None]:
+    return {name: getattr(params, name) for name in SamplingParams.__slots__}
+
+
+@pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
+def test_a_row_is_drawn_alike_alone_and_in_company(params: SamplingParams) -> None:
+    logits = make_logits(rows=4)
+    seeded = SamplingParams(**{**_fields(params), "seed": 3})
+    alone = [draw_tokens(logits[row : row + 1].copy(), [Sampler(seeded)])[0] for row in range(4)]
+    assert draw_tokens(logits.copy(), [Sampler(seeded) for _ in range(4)]) == alone
+    mixed = [Sampler(SamplingParams(temperature=0.0)), *[Sampler(seeded) for _ in range(3)]]
+    assert draw_tokens(logits.copy(), mixed)[1:] == alone[1:]
+
+
+def test_greedy_takes_the_best_and_the_lowest_id_of_equals() -> None:
+    logits = make_logits(rows=2)
+    logits[0, [700, 300, 11999]] = 50.0
+    logits[1, 2345] = 50.0
+    greedy = SamplingParams(temperature=0.0)
+    assert draw_tokens(logits, [Sampler(greedy), Sampler(greedy)]) == [300, 2345]
+
+
+def test_a_seed_repeats_itself_and_0_is_one() -> None:
+    logits = make_logits(spread=1.0)
+
+    def draw(seed: int | None) -> list[int]:
+        sampler = Sampler(SamplingParams(seed=seed))
+        return [draw_tokens(logits.copy(), [sampler])[0] for _ in range(12)]
+
+    assert draw(0) == draw(0)
+    assert draw(0) != draw(1)
+    assert draw(None) != draw(None)
+    assert draw(2**63) == draw(2**63)
+
+
+def test_sequences_do_not_share_their_random_state() -> None:
+    logits = make_logits(rows=2, spread=1.0)
+    first = Sampler(SamplingParams(seed=5))
+    lonely = [draw_tokens(logits[:1].copy(), [first])[0] for _ in range(8)]
+    again, other = Sampler(SamplingParams(seed=5)), Sampler(SamplingParams(seed=6))
+    together = [draw_tokens(logits.copy(), [again, other])[0] for _ in range(8)]
+    assert together == lonely
+
+
+def test_penalties_count_generated_tokens() -> None:
+    logits = np.zeros((1, NUM_TOKENS), dtype=np.float32)
+    logits[0, :3] = 10.0, 9.5, 8.0
+    params = SamplingParams(temperature=0.0, presence_penalty=0.2, frequency_penalty=0.4)
+    sampler = Sampler(params)
+    # 10, then 9.4; 9.5, then 8.9; 10 - 0.2 - 0.8 = 9.0; …
+    assert [draw_tokens(logits.copy(), [sampler])[0] for _ in range(4)] == [0, 1, 0, 0]
+    with_prompt_alone = Sampler(params)
+    assert draw_tokens(logits.copy(), [with_prompt_alone]) == [0]
+
+
+def test_negative_penalties_encourage() -> None:
+    logits = np.zeros((1, NUM_TOKENS), dtype=np.float32)
+    logits[0, :2] = 1.0, 0.9
+    sampler = Sampler(SamplingParams(temperature=0.0, presence_penalty=-2.0))
+    assert [draw_tokens(logits.copy(), [sampler])[0] for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0.0), SamplingParams(), NEUTRAL])
+def test_banned_tokens_are_never_drawn(params: SamplingParams) -> None:
+    logits = np.zeros((1, NUM_TOKENS), dtype=np.float32)
+    logits[0, [5, 6]] = 40.0, 39.0
+    sampler = Sampler(params, banned_token_ids=np.array([5]))
+    assert {draw_tokens(logits.copy(), [sampler])[0] for _ in range(20)} == {6}
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0.0), SamplingParams(), NEUTRAL])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_logits_that_are_no_numbers_draw_nothing_and_harm_nobody(
+    params: SamplingParams, value: float
+) -> None:
+    logits = make_logits(rows=3)
+    logits[1] = value
+    tokens = draw_tokens(logits, [Sampler(params) for _ in range(3)])
+    assert tokens[1] == NOTHING_DRAWN
+    assert tokens[0] >= 0
+    assert tokens[2] >= 0
+
+
+@pytest.mark.parametrize("temperature", [1e-9, 1e-3, 100.0])
+@pytest.mark.parametrize("top_k", [0, 40])
+def test_extreme_temperatures_stay_finite(temperature: float, top_k: int) -> None:
+    logits = make_logits(rows=2, spread=30.0)
+    params = SamplingParams(temperature=temperature, top_k=top_k, top_p=1.0, min_p=0.0)
+    tokens = draw_tokens(logits.copy(), [Sampler(params), Sampler(params)])
+    assert all(0 <= token_id < NUM_TOKENS for token_id in tokens)
+    if temperature < 1e-6:
+        assert tokens == logits.argmax(axis=1).tolist()
+
+
+def test_a_tiny_vocabulary_works_too() -> None:
+    logits = np.array([[1.0, 5.0, 2.0]], dtype=np.float32)
+    for params in CASES.values():
+        assert draw_tokens(logits.copy(), [Sampler(params)])[0] in (0, 1, 2)
