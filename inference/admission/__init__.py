@@ -1,0 +1,1 @@
+"""Who may start, and when. Plain state and decisions with an injected clock."""
