@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +30,10 @@ class ModelDescription:
     size_bytes: int = 0
     num_parameters: int = 0
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
+
+
+def id_from_file_name(path: Path) -> str:
+    """`SmolLM2-135M-Instruct-Q8_0.gguf` → `SmolLM2-135M-Instruct`: the kind of weights is a detail of
+    the installation, clients should not have to follow it."""
+    stem = path.name.removesuffix(".gguf")
+    return re.sub(r"[-._](I?Q\d\w*|F16|F32|BF16|MXFP4)$", "", stem, flags=re.IGNORECASE) or stem

@@ -1,0 +1,141 @@
+"""What every door under /v1 shares: one request, one answer, one error shape, whatever happens.
+
+Channels awaits a handler before it reads the next message, so an answer that ran inside the
+handler would never hear of a disconnect. The answer therefore runs as a task of its own, and
+`http.disconnect` cancels it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, ClassVar
+
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+
+from accounts.contracts import Principal
+from inference.api.authentication import Authenticator
+from inference.api.http import HttpRequest, HttpResponder
+from inference.domain.errors import InternalError, MethodNotAllowed, PayloadTooLarge, SkippyError
+from inference.openai.request_ids import HEADER, request_id
+
+_log = logging.getLogger(__name__)
+
+
+class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
+    """One HTTP request under /v1. Subclasses name their methods and write `answer`.
+
+    Order: method, authentication (before the body is gathered), body limit, `answer`. Every
+    SkippyError becomes the error object; every other exception is logged under the request's id
+    and becomes a 500 that says nothing.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("GET",)
+    needs_key: ClassVar[bool] = True
+
+    def __init__(self, *, authenticator: Authenticator, max_body_bytes: int) -> None:
+        super().__init__()
+        self._authenticator = authenticator
+        self._max_body_bytes = max_body_bytes
+        self._parts: list[bytes] = []
+        self._num_body_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._listening: asyncio.Future[None]
+        self._request: HttpRequest | None = None
+        self._principal: Principal | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
+        listening = asyncio.ensure_future(super().__call__(scope, receive, send))
+        self._listening = listening
+        try:
+            await asyncio.wait([listening])
+        finally:
+            # The server cancels this coroutine where its patience ends; the answer goes with it.
+            listening.cancel()
+            await self._cancel_answer()
+        if not listening.cancelled():
+            listening.result()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Channels' own dispatch visits the database's thread for each message; nothing here
+        holds a connection, so that visit would be waste."""
+        if message["type"] == "http.request":
+            await self.http_request(message)
+        elif message["type"] == "http.disconnect":
+            await self._cancel_answer()
+            raise StopConsumer
+
+    async def http_request(self, message: dict[str, Any]) -> None:
+        if self._task is not None:
+            return
+        try:
+            if self._request is None:
+                await self._admit()
+            self._gather(message.get("body", b""))
+        except SkippyError as error:
+            self._start(self._refuse(error))
+            return
+        except Exception:
+            _log.exception("request %s failed before its body was read", self.respond.request_id)
+            self._start(self._refuse(InternalError("The server had an internal error.")))
+            return
+        if not message.get("more_body", False):
+            self._start(self._run())
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        """Answer through `self.respond`. May be cancelled at any await when the client leaves."""
+        raise NotImplementedError
+
+    async def _admit(self) -> None:
+        method = self.scope["method"]
+        self._request = HttpRequest.from_scope(self.scope)
+        if method not in self.methods and not (method == "HEAD" and "GET" in self.methods):
+            raise MethodNotAllowed(
+                f"{method} is not allowed for {self._request.shown_path}; use {' or '.join(self.methods)}."
+            )
+        if self.needs_key:
+            self._principal = await self._authenticator.authenticate(self.scope["headers"])
+
+    def _gather(self, part: bytes) -> None:
+        self._num_body_bytes += len(part)
+        if self._num_body_bytes > self._max_body_bytes:
+            raise PayloadTooLarge(f"The request body is larger than {self._max_body_bytes} bytes.")
+        if part:
+            self._parts.append(part)
+
+    async def _run(self) -> None:
+        assert self._request is not None
+        request, self._parts = self._request.with_body(b"".join(self._parts)), []
+        try:
+            await self.answer(request, self._principal)
+        except SkippyError as error:
+            await self._refuse(error)
+        except Exception:
+            _log.exception("request %s failed", self.respond.request_id)
+            await self._refuse(InternalError("The server had an internal error."))
+
+    async def _refuse(self, error: SkippyError) -> None:
+        await self.respond.error(error, allow=self.methods)
+
+    def _start(self, answer: Any) -> None:
+        self._task = asyncio.ensure_future(answer)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """The answer is out (or failed): nothing that the client may still send is of interest."""
+        self._listening.cancel()
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("answering %s failed", self.respond.request_id, exc_info=task.exception())
+
+    async def _cancel_answer(self) -> None:
+        task = self._task
+        if task is None or task.done():
+            return
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _header(scope: dict[str, Any], name: bytes) -> bytes | None:
+    return next((value for key, value in scope["headers"] if key == name), None)

@@ -1,0 +1,106 @@
+"""A request as the doors see it, and the one writer of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from inference.domain.errors import SkippyError
+from inference.openai.errors import Header, error_response
+from inference.openai.sse import CONTENT_TYPE, DONE, error_frame
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+MAX_SHOWN_PATH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """Method, path and body of one request."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def from_scope(cls, scope: dict[str, Any]) -> HttpRequest:
+        route = scope.get("url_route", {}).get("kwargs", {})
+        return cls(scope["method"], scope["path"], arguments=tuple(sorted(route.items())))
+
+    def with_body(self, body: bytes) -> HttpRequest:
+        return replace(self, body=body)
+
+    def argument(self, name: str) -> str:
+        return dict(self.arguments)[name]
+
+    @property
+    def shown_path(self) -> str:
+        """The path for a message: bounded, and free of what terminals and logs would obey."""
+        shown = "".join(c if c.isprintable() else "?" for c in self.path[:MAX_SHOWN_PATH])
+        return shown if len(self.path) <= MAX_SHOWN_PATH else shown + "…"
+
+
+class HttpResponder:
+    """Writes one answer: whole, or a stream of frames. Every answer carries x-request-id.
+
+    Once a stream has begun, errors are in-band frames, and `[DONE]` ends it on every path.
+    """
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.is_begun = False
+        self.is_ended = False
+
+    async def whole(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
+        self.is_begun = self.is_ended = True
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*headers, (b"x-request-id", self.request_id.encode())],
+            }
+        )
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def json(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        fixed: tuple[Header, ...] = (
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        )
+        await self.whole(status, (*fixed, *headers), body)
+
+    async def begin_stream(self, *, headers: tuple[Header, ...] = ()) -> None:
+        self.is_begun = True
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [
+                    (b"content-type", CONTENT_TYPE),
+                    (b"cache-control", b"no-cache"),
+                    (b"x-accel-buffering", b"no"),
+                    (b"x-request-id", self.request_id.encode()),
+                    *headers,
+                ],
+            }
+        )
+
+    async def frame(self, frame: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def end_stream(self, last: bytes = b"") -> None:
+        """Send `last` and `[DONE]`, and close."""
+        self.is_ended = True
+        await self._send({"type": "http.response.body", "body": last + DONE, "more_body": False})
+
+    async def error(self, error: SkippyError, *, allow: tuple[str, ...] = ()) -> None:
+        """Tell the caller, in whichever way is still open: a status, a frame, or not at all."""
+        if self.is_ended:
+            return
+        if self.is_begun:
+            await self.end_stream(error_frame(error))
+            return
+        answer = error_response(error, allow=allow)
+        await self.whole(answer.status, answer.headers, answer.body)

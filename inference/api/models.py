@@ -1,0 +1,35 @@
+"""GET /v1/models and GET /v1/models/{id}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounts.contracts import Principal
+from inference.api.consumer import ApiConsumer
+from inference.api.http import HttpRequest
+from inference.openai.models import model_body, model_list_body
+from inference.runtime import Runtime
+
+
+class ModelListConsumer(ApiConsumer):
+    """The models that this key may use."""
+
+    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._runtime = runtime
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        models = self._runtime.catalog.models()
+        await self.respond.json(model_list_body(model.description for model in models))
+
+
+class ModelConsumer(ApiConsumer):
+    """One model by id or alias."""
+
+    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._runtime = runtime
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        model = self._runtime.catalog.model(request.argument("model_id"))
+        await self.respond.json(model_body(model.description))

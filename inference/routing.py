@@ -1,0 +1,30 @@
+"""The API's paths. Trailing slashes are accepted, never redirected: a redirected POST loses its body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import re_path
+
+from inference.api.authentication import Authenticator
+from inference.api.chat_completions import ChatCompletionsConsumer
+from inference.api.completions import CompletionsConsumer
+from inference.api.health import LivenessConsumer, ReadinessConsumer
+from inference.api.models import ModelConsumer, ModelListConsumer
+from inference.api.not_found import NotFoundConsumer
+from inference.runtime import Runtime
+
+
+def api_routes(*, runtime: Runtime, authenticator: Authenticator, max_body_bytes: int) -> list[Any]:
+    """Routes for a Channels URLRouter: /v1/…, /healthz and /readyz, and a 404 for the rest of /v1."""
+    shared: dict[str, Any] = {"authenticator": authenticator, "max_body_bytes": max_body_bytes}
+    with_runtime = {**shared, "runtime": runtime}
+    return [
+        re_path(r"^healthz/?$", LivenessConsumer.as_asgi(**shared)),
+        re_path(r"^readyz/?$", ReadinessConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/models/?$", ModelListConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/models/(?P<model_id>.+?)/?$", ModelConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/chat/completions/?$", ChatCompletionsConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/completions/?$", CompletionsConsumer.as_asgi(**with_runtime)),
+        re_path(r"^/*v1(/.*)?$", NotFoundConsumer.as_asgi(**shared)),
+    ]

@@ -1,0 +1,270 @@
+"""Builds and owns what serves requests: model, engine, admission, services; starts, drains, stops.
+
+One runtime a process. It is made with the ASGI application and started by the server once the event
+loop runs, so that commands and Celery workers load no model. While it loads, the doors answer 503.
+
+    IDLE → LOADING → READY → DRAINING → STOPPED
+               └────────→ FAILED
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Protocol, TypeVar
+
+from inference.admission.controller import AdmissionController, AdmissionStatistics
+from inference.domain.backend import GenerationBackend
+from inference.domain.clock import Clock
+from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.model import ModelDescription
+from inference.domain.outcomes import Recorder
+from inference.domain.tokenizer import Tokenizer
+from inference.engine.stats import EngineStatistics
+from inference.openai.ids import new_chat_completion_id, new_completion_id
+from inference.openai.protocol import ChatRequest, CompletionRequest
+from inference.openai.rendering import ChatRendering, CompletionRendering
+from inference.prompting.prompt import PromptBuilder
+from inference.services.generation import GenerationService
+from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
+
+_log = logging.getLogger(__name__)
+
+PROMPT_THREADS = 2
+# Reading a body costs about 6 µs for 2 kB: this much is half a millisecond.
+MAX_BODY_BYTES_ON_LOOP = 128 * 1024
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class BodyParser(Protocol[T_co]):
+    """parse_chat_request and its like: bytes to a validated request, or InvalidRequest."""
+
+    def __call__(self, body: bytes, *, strict_fields: bool) -> T_co: ...
+
+
+class RuntimeState(Enum):
+    """Where the runtime is in its life; see the module's picture."""
+
+    IDLE = "not started"
+    LOADING = "loading the model"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    FAILED = "the engine could not be started"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """What the runtime needs to know of the service's settings."""
+
+    num_lanes: int
+    max_waiting: int
+    strict_fields: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What /readyz says. `reasons` name what is in the way, or what is away but not needed.
+
+    `status` is ready, degraded, unavailable (waiting helps) or failed (only a new process does).
+    """
+
+    is_ready: bool
+    status: str
+    reasons: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """A loaded model with its engine thread, ready to take requests."""
+
+    @property
+    def description(self) -> ModelDescription: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def backend(self) -> GenerationBackend: ...
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    def statistics(self) -> EngineStatistics: ...
+
+    def refuse(self, error: SkippyError) -> None:
+        """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""
+        ...
+
+    def begin_stop(self) -> None:
+        """Ask the engine thread to end at the next step boundary; returns at once. Whoever still
+        generates is told ServiceUnavailable."""
+        ...
+
+    async def stop(self) -> None:
+        """As `begin_stop`, and wait until the thread has ended and the model is freed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStatistics:
+    """What is held right now; all of it is back to nothing when nobody generates."""
+
+    engine: EngineStatistics
+    admission: AdmissionStatistics
+
+
+class EngineLoader(Protocol):
+    """Loads the model and starts its engine; never blocks the event loop."""
+
+    async def load(self, admit: Callable[[int], AdmissionController]) -> Engine:
+        """`admit` makes the admission for a pool of that many KV cells."""
+        ...
+
+
+Probe = Callable[[], Awaitable[bool]]
+
+
+class Runtime:
+    """See the module. `database_probe` and `broker_probe` answer quickly and do not raise."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        *,
+        loader: EngineLoader,
+        recorder: Recorder,
+        clock: Clock,
+        database_probe: Probe,
+        broker_probe: Probe,
+    ) -> None:
+        self.settings = settings
+        self.catalog = ModelCatalog()
+        self.state = RuntimeState.IDLE
+        self.admission: AdmissionController | None = None
+        self.engine: Engine | None = None
+        self._loader = loader
+        self._recorder = recorder
+        self._clock = clock
+        self._database_probe = database_probe
+        self._broker_probe = broker_probe
+        self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
+        self._generation = GenerationService(catalog=self.catalog, prompt_pool=self._prompt_pool, clock=clock)
+        self._loading: asyncio.Task[None] | None = None
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to load; returns at once, so that the server answers 503 meanwhile."""
+        self.state = RuntimeState.LOADING
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            self.engine = await self._loader.load(self._make_admission)
+            description, tokenizer = self.engine.description, self.engine.tokenizer
+            prompts = PromptBuilder(tokenizer, description)
+        except Exception:
+            _log.exception("the engine could not be started")
+            self.state = RuntimeState.FAILED
+            return
+        self.catalog.add(ServedModel(description, tokenizer, prompts, self.engine.backend))
+        if self.state is RuntimeState.LOADING:
+            self.state = RuntimeState.READY
+            _log.info("model %s is ready", description.id)
+
+    def _make_admission(self, num_cells: int) -> AdmissionController:
+        self.admission = AdmissionController(
+            num_lanes=self.settings.num_lanes, max_waiting=self.settings.max_waiting, num_cells=num_cells
+        )
+        return self.admission
+
+    def begin_drain(self) -> None:
+        """No newcomers from now on; what waits is answered at once, what runs goes on."""
+        self.state = RuntimeState.DRAINING
+        if self.engine is not None:
+            self.engine.refuse(ServiceUnavailable("The service is shutting down."))
+
+    def begin_stop(self) -> None:
+        """The grace time is over: whoever still generates gets an error in-band, at once."""
+        if self.engine is not None:
+            self.engine.begin_stop()
+
+    async def stop(self) -> None:
+        """Stop the engine (running requests get an error) and give everything back."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+        if self.engine is not None:
+            await self.engine.stop()
+        self._prompt_pool.shutdown(wait=False, cancel_futures=True)
+        self.state = RuntimeState.STOPPED
+
+    # -- for the doors ----------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> GenerationService:
+        """The service; raises ServiceUnavailable while nothing can be generated."""
+        if self.state is not RuntimeState.READY:
+            raise ServiceUnavailable(f"The service cannot generate now: {self.state.value}.")
+        if self.engine is None or not self.engine.is_alive:
+            raise ServiceUnavailable("The service cannot generate now: its engine has stopped.")
+        return self._generation
+
+    async def parse(self, parse: BodyParser[T], body: bytes) -> T:
+        """A validated request. Large bodies are read on the pool: the loop has others to serve."""
+        strict = self.settings.strict_fields
+        if len(body) <= MAX_BODY_BYTES_ON_LOOP:
+            return parse(body, strict_fields=strict)
+        work = partial(parse, body, strict_fields=strict)
+        return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+
+    def lifecycle(self, identity: RequestIdentity) -> RequestLifecycle:
+        return RequestLifecycle(identity, recorder=self._recorder, clock=self._clock)
+
+    def chat_rendering(self, request: ChatRequest) -> ChatRendering:
+        model = self.catalog.model(request.model).description
+        return ChatRendering(
+            id=new_chat_completion_id(),
+            created=int(self._clock.unix_time()),
+            model=model.id,
+            fingerprint=model.fingerprint,
+            wants_usage=request.wants_usage,
+        )
+
+    def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
+        model = self.catalog.model(request.model).description
+        return CompletionRendering(
+            id=new_completion_id(),
+            created=int(self._clock.unix_time()),
+            model=model.id,
+            fingerprint=model.fingerprint,
+            wants_usage=request.wants_usage,
+        )
+
+    def statistics(self) -> RuntimeStatistics | None:
+        """None while nothing is loaded."""
+        if self.engine is None or self.admission is None:
+            return None
+        return RuntimeStatistics(self.engine.statistics(), self.admission.statistics())
+
+    async def readiness(self) -> Readiness:
+        """Ready needs a live engine and the database; without the broker it is only degraded."""
+        if self.state is RuntimeState.FAILED:
+            return Readiness(False, "failed", (self.state.value,))
+        if self.state is not RuntimeState.READY:
+            return Readiness(False, "unavailable", (self.state.value,))
+        if self.engine is None or not self.engine.is_alive:
+            return Readiness(False, "failed", ("the engine has stopped",))
+        has_database, has_broker = await asyncio.gather(self._database_probe(), self._broker_probe())
+        if not has_database:
+            return Readiness(False, "unavailable", ("the database does not answer",))
+        if not has_broker:
+            return Readiness(True, "degraded", ("the broker does not answer",))
+        return Readiness(True, "ready")

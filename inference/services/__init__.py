@@ -1,0 +1,1 @@
+"""The whole story of a request, told in one place."""

@@ -1,0 +1,110 @@
+"""The whole story of a generating request: model, prompt, limit, admission, text.
+
+    validated request → served model → prompt text and token ids (on a small thread pool, since
+    rendering and tokenizing hold the event loop too long) → max_tokens → submit → GenerationStream
+
+The story is told here once for chat and completions, streamed or whole; the doors only render.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from inference.domain.clock import Clock
+from inference.domain.requests import GenerationRequest
+from inference.openai.protocol import ChatRequest, CompletionRequest, SamplingRequest
+from inference.parsing.text_stream import TextStream
+from inference.prompting.token_limit import (
+    DEFAULT_CHAT_TOKENS,
+    DEFAULT_COMPLETION_TOKENS,
+    resolve_max_tokens,
+)
+from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.streaming.lifecycle import RequestLifecycle
+
+T = TypeVar("T")
+
+
+class GenerationService:
+    """Starts generations. Every method raises SkippyError where the request cannot start."""
+
+    def __init__(self, *, catalog: ModelCatalog, prompt_pool: Executor, clock: Clock) -> None:
+        self._catalog = catalog
+        self._prompt_pool = prompt_pool
+        self._clock = clock
+
+    async def start_chat(self, request: ChatRequest, lifecycle: RequestLifecycle) -> GenerationStream:
+        """Submit a chat request; returns before it is admitted."""
+        lifecycle.note_request(model=request.model, is_stream=request.is_stream)
+        model = self._catalog.model(request.model)
+        prompt = await self._in_pool(lambda: model.prompts.chat(request.messages))
+        return self._submit(
+            model,
+            prompt,
+            max_tokens=request.max_tokens,
+            default_max_tokens=DEFAULT_CHAT_TOKENS,
+            sampling=request.sampling,
+            stop=request.stop,
+            ignore_eos=request.ignore_eos,
+            lifecycle=lifecycle,
+        )
+
+    async def start_completion(
+        self, request: CompletionRequest, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
+        """Submit a completion; returns before it is admitted."""
+        lifecycle.note_request(model=request.model, is_stream=request.is_stream)
+        model = self._catalog.model(request.model)
+        prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt))
+        return self._submit(
+            model,
+            prompt,
+            max_tokens=request.max_tokens,
+            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
+            sampling=request.sampling,
+            stop=request.stop,
+            ignore_eos=request.ignore_eos,
+            lifecycle=lifecycle,
+        )
+
+    def _submit(
+        self,
+        model: ServedModel,
+        prompt: tuple[int, ...],
+        *,
+        max_tokens: int | None,
+        default_max_tokens: int,
+        sampling: SamplingRequest,
+        stop: tuple[str, ...],
+        ignore_eos: bool,
+        lifecycle: RequestLifecycle,
+    ) -> GenerationStream:
+        description = model.description
+        generation = GenerationRequest(
+            request_id=lifecycle.identity.request_id,
+            prompt_token_ids=prompt,
+            max_tokens=resolve_max_tokens(
+                max_tokens,
+                num_prompt_tokens=len(prompt),
+                max_request_tokens=description.max_request_tokens,
+                default=default_max_tokens,
+            ),
+            sampling=sampling.resolve(description.sampling_defaults),
+            ignore_eos=ignore_eos,
+        )
+        submitted_ts = self._clock.monotonic()
+        handle = model.backend.submit(generation)
+        return GenerationStream(
+            handle,
+            text=TextStream(model.tokenizer.pieces, stop),
+            num_prompt_tokens=len(prompt),
+            submitted_ts=submitted_ts,
+            lifecycle=lifecycle,
+        )
+
+    async def _in_pool(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)

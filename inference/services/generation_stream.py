@@ -1,0 +1,132 @@
+"""One submitted request, from admission to its last character, as text.
+
+Events of the engine go in; safe text comes out: whole characters, never a part of a stop string.
+Streaming and whole answers read the same object, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from inference.domain.backend import GenerationHandle
+from inference.domain.errors import GenerationFailed
+from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch, Usage
+from inference.domain.timings import Timings
+from inference.parsing.text_stream import TextStream
+from inference.streaming.lifecycle import RequestLifecycle
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationResult:
+    """What is known once the text has ended."""
+
+    reason: FinishReason
+    usage: Usage
+    timings: Timings
+
+
+class GenerationStream:
+    """Owned by one task on the event loop: `started()`, then iterate `text()`, and always `close()`.
+
+    `result` is set once `text()` has ended. `close()` gives up what is not finished and may be
+    called at any time, any number of times.
+    """
+
+    def __init__(
+        self,
+        handle: GenerationHandle,
+        *,
+        text: TextStream,
+        num_prompt_tokens: int,
+        submitted_ts: float,
+        lifecycle: RequestLifecycle,
+    ) -> None:
+        self._handle = handle
+        self._events = aiter(handle)
+        self._text = text
+        self._num_prompt_tokens = num_prompt_tokens
+        self._num_output_tokens = 0
+        self._num_cached_tokens = 0
+        self._submitted_ts = submitted_ts
+        self._started_ts: float | None = None
+        self._first_token_ts: float | None = None
+        self._last_token_ts: float | None = None
+        self._lifecycle = lifecycle
+        self._result: GenerationResult | None = None
+
+    @property
+    def result(self) -> GenerationResult:
+        if self._result is None:
+            raise RuntimeError("the generation has not ended")
+        return self._result
+
+    async def started(self) -> None:
+        """Wait until the request has its lane. Raises what it failed with while waiting."""
+        event = await self._next_event()
+        if not isinstance(event, Started):
+            raise GenerationFailed("The engine did not start this request.")
+        self._started_ts = event.at_ts
+        self._num_cached_tokens = event.num_cached_tokens
+        self._lifecycle.note_started(event.at_ts)
+
+    async def text(self) -> AsyncIterator[str]:
+        """Pieces of text, none empty, until the answer ends. Raises what the engine failed with."""
+        reason: FinishReason | None = None
+        while reason is None:
+            event = await self._next_event()
+            match event:
+                case TokenBatch():
+                    delta = self._text.feed(event.token_ids)
+                    self._count(delta.num_tokens, event.at_ts)
+                    if delta.text:
+                        yield delta.text
+                    if delta.is_stopped:
+                        # The engine may be decoding past the stop already; that is thrown away.
+                        reason = FinishReason.STOP
+                        self._handle.cancel()
+                case Finished():
+                    reason = event.reason
+                case Started():
+                    continue
+        if rest := self._text.finish():
+            yield rest
+        self._result = self._make_result(reason)
+
+    def close(self) -> None:
+        """Free lane and cells if they are still held, and note what was used so far."""
+        self._handle.cancel()
+        self._lifecycle.note_usage(self._usage(), first_token_ts=self._first_token_ts)
+
+    async def _next_event(self) -> Event:
+        try:
+            event = await anext(self._events)
+        except StopAsyncIteration:
+            raise GenerationFailed("The engine ended this request without a result.") from None
+        if isinstance(event, Failed):
+            raise event.error
+        return event
+
+    def _count(self, num_tokens: int, at_ts: float) -> None:
+        if num_tokens and self._first_token_ts is None:
+            self._first_token_ts = at_ts
+        self._last_token_ts = at_ts
+        self._num_output_tokens += num_tokens
+
+    def _usage(self) -> Usage:
+        return Usage(self._num_prompt_tokens, self._num_output_tokens, self._num_cached_tokens)
+
+    def _make_result(self, reason: FinishReason) -> GenerationResult:
+        usage = self._usage()
+        started = self._started_ts or self._submitted_ts
+        first = self._first_token_ts or started
+        last = self._last_token_ts or first
+        timings = Timings(
+            num_prompt_tokens=usage.prompt_tokens,
+            num_cached_tokens=usage.cached_tokens,
+            num_predicted_tokens=usage.completion_tokens,
+            queue_wait_s=started - self._submitted_ts,
+            prompt_s=first - started,
+            predicted_s=last - first,
+        )
+        return GenerationResult(reason, usage, timings)

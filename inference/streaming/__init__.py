@@ -1,0 +1,1 @@
+"""Asyncio pieces between the engine's events and the wire."""

@@ -1,0 +1,101 @@
+"""Sees to it that each request has exactly one terminal outcome and one record.
+
+A request can end in many places: refused before it starts, finished, failed in the engine, or left
+by its client while any of these is happening. Whoever ends it first decides; the rest is silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.domain.clock import Clock
+from inference.domain.errors import SkippyError
+from inference.domain.events import FinishReason, Usage
+from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+
+
+@dataclass(frozen=True, slots=True)
+class RequestIdentity:
+    """Who asked for what; known once authentication passed."""
+
+    request_id: str
+    endpoint: str
+    user_id: int
+    key_id: int
+
+
+class RequestLifecycle:
+    """One request's way to its end. Event loop only.
+
+    `note_*` collect what is known; `complete`, `fail` and `disconnect` end it, the first call wins
+    and writes the record.
+    """
+
+    def __init__(self, identity: RequestIdentity, *, recorder: Recorder, clock: Clock) -> None:
+        self.identity = identity
+        self._recorder = recorder
+        self._clock = clock
+        self._arrived_ts = clock.monotonic()
+        self._started_ts: float | None = None
+        self._first_token_ts: float | None = None
+        self._usage: Usage | None = None
+        self._model = ""
+        self._is_stream = False
+        self._is_ended = False
+
+    @property
+    def is_ended(self) -> bool:
+        return self._is_ended
+
+    def note_request(self, *, model: str, is_stream: bool) -> None:
+        self._model = model
+        self._is_stream = is_stream
+
+    def note_started(self, at_ts: float) -> None:
+        self._started_ts = at_ts
+
+    def note_usage(self, usage: Usage, *, first_token_ts: float | None) -> None:
+        self._usage = usage
+        self._first_token_ts = first_token_ts
+
+    def complete(self, reason: FinishReason) -> None:
+        self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
+
+    def fail(self, error: SkippyError) -> None:
+        """Ended by an error that the caller was told: refused below 500 (and 503), else failed."""
+        refused = error.status < 499 or error.status == 503
+        outcome = Outcome.REJECTED if refused else Outcome.BACKEND_ERROR
+        self._end(outcome, status=error.status, error_code=error.code, finish_reason=None)
+
+    def disconnect(self) -> None:
+        """The client went away first (or the task that served it was cancelled)."""
+        self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code="client_disconnect", finish_reason=None)
+
+    def _end(
+        self, outcome: Outcome, *, status: int, error_code: str | None, finish_reason: FinishReason | None
+    ) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = True
+        identity = self.identity
+        self._recorder.record(
+            RequestSummary(
+                request_id=identity.request_id,
+                endpoint=identity.endpoint,
+                model=self._model,
+                user_id=identity.user_id,
+                key_id=identity.key_id,
+                is_stream=self._is_stream,
+                outcome=outcome,
+                status=status,
+                error_code=error_code,
+                finish_reason=finish_reason,
+                usage=self._usage,
+                started_s=self._since_arrival(self._started_ts),
+                first_token_s=self._since_arrival(self._first_token_ts),
+                total_s=self._clock.monotonic() - self._arrived_ts,
+            )
+        )
+
+    def _since_arrival(self, ts: float | None) -> float | None:
+        return None if ts is None else ts - self._arrived_ts

@@ -1,0 +1,37 @@
+"""Writes one log line for each generating request: who, what, how it ended, how long it took."""
+
+from __future__ import annotations
+
+import logging
+
+from inference.domain.outcomes import RequestSummary
+
+_log = logging.getLogger("inference.requests")
+
+
+class LogRecorder:
+    """A Recorder whose records are log lines. They name no prompt, no answer and no key."""
+
+    def record(self, summary: RequestSummary) -> None:
+        usage = summary.usage
+        _log.info(
+            "%s %s user=%d key=%d outcome=%s status=%d code=%s finish=%s in=%s out=%s "
+            "started=%s first_token=%s total=%s",
+            summary.request_id,
+            summary.endpoint,
+            summary.user_id,
+            summary.key_id,
+            summary.outcome.value,
+            summary.status,
+            summary.error_code or "-",
+            summary.finish_reason.value if summary.finish_reason else "-",
+            usage.prompt_tokens if usage else "-",
+            usage.completion_tokens if usage else "-",
+            _seconds(summary.started_s),
+            _seconds(summary.first_token_s),
+            _seconds(summary.total_s),
+        )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}s"

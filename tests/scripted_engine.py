@@ -1,0 +1,124 @@
+"""An engine whose every event a test decides: the services and doors around it are the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from inference.admission.controller import AdmissionController
+from inference.domain.errors import SkippyError
+from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
+from inference.domain.model import ModelDescription
+from inference.domain.requests import GenerationRequest
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class ByteTokenizer:
+    """One token a byte, and three control tokens."""
+
+    special_texts: Sequence[str] = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+    max_piece_bytes = 1
+    num_tokens = 259
+    pieces: Sequence[bytes] = tuple([bytes([i]) for i in range(256)] + [b"", b"", b""])
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        ids: list[int] = []
+        rest = text
+        while rest:
+            special = next((s for s in self.special_texts if rest.startswith(s)), None)
+            if parse_special and special is not None:
+                ids.append(256 + list(self.special_texts).index(special))
+                rest = rest[len(special) :]
+            else:
+                ids.extend(rest[0].encode())
+                rest = rest[1:]
+        return ids
+
+    def is_end_of_generation(self, token_id: int) -> bool:
+        return token_id in (257, 258)
+
+
+class ScriptedHandle:
+    """A handle that a test feeds."""
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self.request = request
+        self.is_cancelled = False
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+
+    def start(self) -> ScriptedHandle:
+        self._events.put_nowait(Started(at_ts=1001.0))
+        return self
+
+    def say(self, text: str) -> ScriptedHandle:
+        self._events.put_nowait(TokenBatch(tuple(text.encode()), at_ts=1002.0))
+        return self
+
+    def finish(self, reason: FinishReason = FinishReason.STOP) -> ScriptedHandle:
+        self._events.put_nowait(Finished(reason, at_ts=1003.0))
+        return self
+
+    def fail(self, error: SkippyError) -> ScriptedHandle:
+        self._events.put_nowait(Failed(error, at_ts=1003.0))
+        return self
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            yield await self._events.get()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class ScriptedEngine:
+    """Implements the runtime's Engine and GenerationBackend. `play` is called for each request."""
+
+    def __init__(self, play: Callable[[ScriptedHandle], object] = lambda handle: None) -> None:
+        self.description = ModelDescription(
+            id="scripted",
+            created=1_700_000_000,
+            trained_context=4096,
+            num_cells=4096,
+            max_request_tokens=4096,
+            num_vocabulary=259,
+            chat_templates={"default": CHATML},
+            fingerprint="fp_scripted",
+        )
+        self.tokenizer = ByteTokenizer()
+        self.backend = self
+        self.is_alive = True
+        self.play = play
+        self.handles: list[ScriptedHandle] = []
+        self.refusal: SkippyError | None = None
+
+    def submit(self, request: GenerationRequest) -> ScriptedHandle:
+        if self.refusal is not None:
+            raise self.refusal
+        handle = ScriptedHandle(request)
+        self.handles.append(handle)
+        self.play(handle)
+        return handle
+
+    def refuse(self, error: SkippyError) -> None:
+        self.refusal = error
+
+    async def stop(self) -> None:
+        self.is_alive = False
+
+
+class ScriptedLoader:
+    """Gives the runtime a scripted engine, or what it should fail with."""
+
+    def __init__(self, engine: ScriptedEngine, *, failure: Exception | None = None) -> None:
+        self._engine = engine
+        self._failure = failure
+
+    async def load(self, admit: Callable[[int], AdmissionController]) -> ScriptedEngine:
+        if self._failure is not None:
+            raise self._failure
+        admit(self._engine.description.num_cells)
+        return self._engine

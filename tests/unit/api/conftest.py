@@ -1,0 +1,100 @@
+"""The real doors, services and runtime around a scripted engine; accounts are a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from channels.routing import URLRouter
+
+from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
+from accounts.keys import mint
+from inference.api.authentication import Authenticator
+from inference.domain.clock import SystemClock
+from inference.domain.outcomes import RequestSummary
+from inference.routing import api_routes
+from inference.runtime import Runtime, RuntimeSettings
+from tests.asgi import Exchange, exchange
+from tests.scripted_engine import ScriptedEngine, ScriptedLoader
+
+KEY = mint().plaintext
+PRINCIPAL = Principal(user_id=1, username="ada", key_id=7, key_name="test")
+
+
+@dataclass
+class Site:
+    """Everything that a test of a door may want to look at."""
+
+    engine: ScriptedEngine = field(default_factory=ScriptedEngine)
+    records: list[RequestSummary] = field(default_factory=list)
+    keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
+    has_accounts: bool = True
+    has_database: bool = True
+    has_broker: bool = True
+    used_keys: list[int] = field(default_factory=list)
+    max_body_bytes: int = 1_000_000
+    strict_fields: bool = False
+    load_failure: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.runtime = Runtime(
+            RuntimeSettings(num_lanes=4, max_waiting=16, strict_fields=self.strict_fields),
+            loader=ScriptedLoader(self.engine, failure=self.load_failure),
+            recorder=self,
+            clock=SystemClock(),
+            database_probe=self._database,
+            broker_probe=self._broker,
+        )
+        routes = api_routes(
+            runtime=self.runtime,
+            authenticator=Authenticator(self._look_up, self.used_keys.append),
+            max_body_bytes=self.max_body_bytes,
+        )
+        self.app = URLRouter(routes)
+
+    def record(self, summary: RequestSummary) -> None:
+        self.records.append(summary)
+
+    async def _look_up(self, key: str) -> KeyLookup:
+        if not self.has_accounts:
+            raise AccountsUnavailable
+        return self.keys.get(key, KeyLookup(KeyState.UNKNOWN))
+
+    async def _database(self) -> bool:
+        return self.has_database
+
+    async def _broker(self) -> bool:
+        return self.has_broker
+
+    def headers(self, **more: str) -> dict[str, str | bytes]:
+        return {"authorization": f"Bearer {KEY}", "content-type": "application/json", **more}
+
+    async def get(self, path: str, **more: str) -> Exchange:
+        return await exchange(self.app, "GET", path, headers=self.headers(**more))
+
+    async def post(self, path: str, body: bytes, **more: str) -> Exchange:
+        return await exchange(self.app, "POST", path, body, headers=self.headers(**more))
+
+    def open(self, path: str, body: bytes) -> Exchange:
+        """A request that the test goes on with."""
+        started = Exchange(self.app, "POST", path, headers=self.headers())
+        started.send(body)
+        return started
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    await started(made)
+    yield made
+    await made.runtime.stop()
+
+
+async def started(site: Site) -> None:
+    """Start the runtime and wait until it has loaded (or failed to)."""
+    import asyncio
+
+    await site.runtime.start()
+    while site.runtime.state.name == "LOADING":
+        await asyncio.sleep(0)

@@ -1,0 +1,191 @@
+import asyncio
+import json
+
+import pytest
+
+from inference.domain.errors import GenerationFailed, ServerOverloaded
+from inference.domain.events import FinishReason
+from inference.domain.outcomes import Outcome
+
+CHAT = "/v1/chat/completions"
+
+
+def chat(**fields) -> bytes:
+    return json.dumps(
+        {"model": "scripted", "messages": [{"role": "user", "content": "hi"}], **fields}
+    ).encode()
+
+
+def speak(*pieces: str, reason: FinishReason = FinishReason.STOP):
+    def play(handle):
+        handle.start()
+        for piece in pieces:
+            handle.say(piece)
+        handle.finish(reason)
+
+    return play
+
+
+async def test_a_whole_answer(site):
+    site.engine.play = speak("Hel", "lo", reason=FinishReason.LENGTH)
+
+    answer = await site.post(CHAT, chat(max_tokens=9))
+
+    assert answer.status == 200
+    choice = answer.json()["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": "Hello", "refusal": None}
+    assert choice["finish_reason"] == "length"
+    assert answer.json()["usage"]["completion_tokens"] == 5
+    assert site.engine.handles[0].request.max_tokens == 9
+    (record,) = site.records
+    assert (record.outcome, record.usage.completion_tokens) == (Outcome.COMPLETED, 5)
+    assert record.request_id == answer.headers["x-request-id"]
+
+
+async def test_a_stream_adds_up_to_the_whole_answer_and_ends_once(site):
+    site.engine.play = speak("a😸"[:1], "😸b")
+
+    answer = await site.post(CHAT, chat(stream=True, stream_options={"include_usage": True}))
+
+    events = answer.events()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert events[0]["choices"][0]["delta"]["role"] == "assistant"
+    texts = [e["choices"][0]["delta"].get("content") or "" for e in events[:-1] if e["choices"]]
+    assert "".join(texts) == "a😸b"
+    assert events[-1] == "[DONE]" and events.count("[DONE]") == 1
+    assert events[-2]["choices"] == [] and events[-2]["usage"]["completion_tokens"] == 6
+    assert [e["choices"][0]["finish_reason"] for e in events[:-2]].count("stop") == 1
+
+
+async def test_a_stop_string_ends_the_answer_frees_the_engine_and_counts_no_further(site):
+    def play(handle):
+        handle.start().say("one tw").say("o three")
+
+    site.engine.play = play
+
+    answer = await site.post(CHAT, chat(stop=["two"]))
+
+    assert answer.json()["choices"][0]["message"]["content"] == "one "
+    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+    assert answer.json()["usage"]["completion_tokens"] == len("one two")
+    assert site.engine.handles[0].is_cancelled
+
+
+async def test_an_error_before_the_first_token_is_a_status_also_for_a_stream(site):
+    site.engine.play = lambda handle: handle.fail(GenerationFailed("broken"))
+
+    answer = await site.post(CHAT, chat(stream=True))
+
+    assert answer.status == 502
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["error"]["code"] == "generation_failed"
+    assert site.records[0].outcome is Outcome.BACKEND_ERROR
+
+
+async def test_an_error_after_the_first_token_is_in_band_and_done_follows(site):
+    site.engine.play = lambda handle: handle.start().say("abc").fail(GenerationFailed("broken"))
+
+    answer = await site.post(CHAT, chat(stream=True))
+
+    assert answer.status == 200
+    assert answer.events()[-1] == "[DONE]"
+    assert answer.events()[-2]["error"]["code"] == "generation_failed"
+    assert site.records[0].usage.completion_tokens == 3
+    assert len(site.records) == 1
+
+
+async def test_a_refusal_of_admission_has_retry_after(site):
+    site.engine.refusal = ServerOverloaded("full", retry_after_s=3)
+
+    answer = await site.post(CHAT, chat())
+
+    assert (answer.status, answer.headers["retry-after"]) == (429, "3")
+    assert site.records[0].outcome is Outcome.REJECTED
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("phase", ["queued", "started", "speaking"])
+async def test_a_client_that_leaves_cancels_at_once_in_every_phase(site, streaming, phase):
+    def play(handle):
+        if phase != "queued":
+            handle.start()
+        if phase == "speaking":
+            handle.say("text")
+
+    site.engine.play = play
+    running = site.open(CHAT, chat(stream=streaming))
+    while not site.engine.handles:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+
+    running.disconnect()
+    await asyncio.wait_for(running.task, 1.0)
+
+    assert site.engine.handles[0].is_cancelled
+    (record,) = site.records
+    assert record.outcome is Outcome.CLIENT_DISCONNECT
+
+
+async def test_a_server_that_cancels_the_application_ends_the_request_too(site):
+    site.engine.play = lambda handle: handle.start()
+    running = site.open(CHAT, chat(stream=True))
+    await running.until(lambda: running.status == 200)
+
+    running.task.cancel()
+    await asyncio.wait([running.task])
+
+    assert site.engine.handles[0].is_cancelled
+    assert len(site.records) == 1
+
+
+async def test_bad_bodies_are_400_with_one_record_each(site):
+    bodies = [b"", b"{", b"[]", b"null", chat(temperature="hot"), chat(max_tokens=0), chat(n=2)]
+
+    for body in bodies:
+        answer = await site.post(CHAT, body)
+        assert answer.status == 400, body
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert [r.outcome for r in site.records] == [Outcome.REJECTED] * len(bodies)
+    assert site.engine.handles == []
+
+
+async def test_unknown_model_is_404_and_at_main_is_the_model_itself(site):
+    site.engine.play = speak("x")
+
+    assert (await site.post(CHAT, chat(model="nope"))).json()["error"]["code"] == "model_not_found"
+    assert (await site.post(CHAT, chat(model="scripted@main"))).status == 200
+
+
+async def test_ignored_parameters_are_named(site):
+    site.engine.play = speak("x")
+
+    answer = await site.post(CHAT, chat(frobnicate=1))
+
+    assert answer.headers["x-ignored-parameters"] == "frobnicate"
+
+
+async def test_completions(site):
+    site.engine.play = speak("there")
+
+    whole = await site.post("/v1/completions", json.dumps({"model": "scripted", "prompt": "hi"}).encode())
+    stream = await site.post(
+        "/v1/completions", json.dumps({"model": "scripted", "prompt": "hi", "stream": True}).encode()
+    )
+
+    assert whole.json()["choices"][0]["text"] == "there"
+    assert "".join(e["choices"][0]["text"] for e in stream.events()[:-1]) == "there"
+    assert site.engine.handles[0].request.max_tokens == 16
+    assert stream.events()[-1] == "[DONE]"
+
+
+async def test_a_slow_start_of_one_request_does_not_hold_another(site):
+    waiting = site.open(CHAT, chat())
+    while not site.engine.handles:
+        await asyncio.sleep(0.001)
+    site.engine.play = speak("quick")
+
+    answer = await site.post(CHAT, chat())
+
+    assert answer.status == 200
+    waiting.disconnect()
+    await waiting.task
