@@ -5,6 +5,7 @@ Exit codes: 0 after a clean stop, 1 when serving failed, 2 for a wrong setting.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -50,6 +51,8 @@ def main() -> int:
     except EnvironmentProblem as problem:
         print(problem, file=sys.stderr)  # noqa: T201
         return WRONG_SETTING
+    # Read by the settings: this is the process in which many threads ask the database at once.
+    os.environ["SKIPPY_DATABASE_POOL"] = "1"
     serve = choose_server(environment.server)
     # After the server: Django's set-up is slow, and Daphne's reactor must be the first.
     site = import_module("skippy_site.asgi")

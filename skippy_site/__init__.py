@@ -1,0 +1,1 @@
+"""Composition root: settings, servers, supervisor. May import anything; imported by nothing."""

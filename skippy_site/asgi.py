@@ -1,0 +1,90 @@
+"""The ASGI application, put together: API consumers beside Django, one runtime, its life.
+
+Importing this module loads no model; the server calls `lifespan.start()` for that.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import django
+from channels.routing import ProtocolTypeRouter, URLRouter
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skippy_site.settings")
+django.setup()
+
+from django.conf import settings  # noqa: E402
+from django.urls import re_path  # noqa: E402
+
+from accounts.last_used import LastUsedBuffer  # noqa: E402
+from accounts.selectors import api_key_lookup  # noqa: E402
+from inference.api.authentication import Authenticator  # noqa: E402
+from inference.domain.clock import SystemClock  # noqa: E402
+from inference.engine.config import EngineConfig  # noqa: E402
+from inference.engine.local import LocalEngineLoader  # noqa: E402
+from inference.routing import api_routes  # noqa: E402
+from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
+from inference.telemetry.recorder import LogRecorder  # noqa: E402
+from skippy_site.env import Environment  # noqa: E402
+from skippy_site.lifespan import SiteLifespan  # noqa: E402
+from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
+from skippy_site.proxies import TrustedProxies  # noqa: E402
+
+
+async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
+    """No page of ours opens one yet: close it politely instead of failing."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4404})
+
+
+def make_runtime(environment: Environment) -> Runtime:
+    """The one runtime of this process, with the model that the supervisor found or fetched."""
+    clock = SystemClock()
+    # Set by the supervisor, which resolves hf: names and the default model to a file.
+    model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
+    return Runtime(
+        RuntimeSettings(
+            num_lanes=environment.lanes,
+            max_waiting=environment.max_queue,
+            strict_fields=environment.strict_fields,
+        ),
+        loader=LocalEngineLoader(
+            model_path,
+            model_id=environment.model_id,
+            config=EngineConfig(
+                num_lanes=environment.lanes,
+                num_cells=environment.context,
+                num_threads=environment.threads,
+            ),
+            clock=clock,
+        ),
+        recorder=LogRecorder(),
+        clock=clock,
+        database_probe=CachedProbe("database", ask_database, clock=clock),
+        broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),
+    )
+
+
+def make_application(environment: Environment, runtime: Runtime, last_used: LastUsedBuffer) -> Any:
+    """API routes first; what they do not know is Django's."""
+    authenticator = Authenticator(lambda key: api_key_lookup(plaintext=key), last_used.note)
+    routes = api_routes(
+        runtime=runtime, authenticator=authenticator, max_body_bytes=environment.max_body_bytes
+    )
+    router = ProtocolTypeRouter(
+        {
+            "http": URLRouter([*routes, re_path(r"", get_asgi_application())]),
+            "websocket": refuse_websocket,
+        }
+    )
+    return TrustedProxies(router, environment.trusted_networks_text)
+
+
+_runtime = make_runtime(settings.ENVIRONMENT)
+_last_used = LastUsedBuffer()
+application = make_application(settings.ENVIRONMENT, _runtime, _last_used)
+lifespan = SiteLifespan(_runtime, _last_used)

@@ -1,0 +1,189 @@
+"""Reads the environment once, typed and checked, so that a wrong setting is one line at start.
+
+Every setting is a field of `Environment` below; docs/configuration.md is made from it. Conversion
+and ranges are msgspec's; what it cannot say (URLs, networks) is checked in `__post_init__`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+
+
+class EnvironmentProblem(Exception):
+    """A setting that cannot be used; the message is one line that names it."""
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
+    the three URLs, which keep the names that everybody knows."""
+
+    home: Annotated[str, Meta(description="state folder; default: .skippy in the checkout")] = ""
+    host: Annotated[str, Meta(min_length=1, description="address to listen at")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=1, le=65_535, description="port to listen at")] = 8000
+    model: Annotated[
+        str,
+        Meta(description="a GGUF file's path, or hf:org/repo/file.gguf; default: SmolLM2-135M-Instruct"),
+    ] = ""
+    model_id: Annotated[
+        str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
+    ] = ""
+    lanes: Annotated[int, Meta(ge=1, le=250, description="sequences that generate at once")] = 16
+    context: Annotated[
+        int, Meta(ge=256, le=16_777_216, description="KV cells shared by all lanes (tokens)")
+    ] = 16_384
+    threads: Annotated[
+        int, Meta(ge=0, le=512, description="threads that llama.cpp computes with; 0: the number of cores")
+    ] = 0
+    server: Annotated[Literal["daphne", "uvicorn"], Meta(description="ASGI server behind the adapter")] = (
+        "daphne"
+    )
+    public_url: Annotated[
+        str,
+        Meta(description="URL that people use; https turns on HSTS and Secure cookies"),
+    ] = ""
+    trusted_proxies: Annotated[
+        str,
+        Meta(description="comma-separated networks whose X-Forwarded-For and -Proto are believed"),
+    ] = ""
+    max_connections: Annotated[
+        int, Meta(ge=1, le=65_000, description="open connections; never fewer than queue + lanes")
+    ] = 1024
+    max_body_bytes: Annotated[
+        int, Meta(ge=1024, le=1 << 30, description="largest request body; 413 above")
+    ] = 32 * 1024 * 1024
+    header_timeout_s: Annotated[Seconds, Meta(description="time for a request's headers to arrive")] = 20.0
+    body_timeout_s: Annotated[Seconds, Meta(description="time for a request's body to arrive")] = 120.0
+    drain_grace_s: Annotated[
+        Seconds, Meta(description="time that running answers get to end after SIGTERM")
+    ] = 20.0
+    strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
+    ] = "info"
+    database_url: Annotated[str, Meta(description="Postgres to use instead of the embedded one")] = ""
+    redis_url: Annotated[str, Meta(description="Redis to use instead of the embedded Valkey")] = ""
+    celery_broker_url: Annotated[str, Meta(description="Celery's broker, where it is not REDIS_URL")] = ""
+
+    def __post_init__(self) -> None:
+        if self.public_url:
+            parts = urlsplit(self.public_url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("SKIPPY_PUBLIC_URL: not an http(s) URL with a host")
+        for network in self.trusted_networks_text:
+            try:
+                ipaddress.ip_network(network, strict=False)
+            except ValueError:
+                raise ValueError(f"SKIPPY_TRUSTED_PROXIES: {network!r} is not a network") from None
+        if self.database_url and urlsplit(self.database_url).scheme not in ("postgres", "postgresql"):
+            raise ValueError("DATABASE_URL: not a postgresql:// URL")
+        for name, url in (("REDIS_URL", self.redis_url),):
+            if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+                raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
+
+    @property
+    def trusted_networks_text(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
+
+    @property
+    def is_https(self) -> bool:
+        return self.public_url.startswith("https://")
+
+    @property
+    def max_queue(self) -> int:
+        """Requests that may wait: clamp(8 × lanes, 16, 256), as docs/decisions.md has it."""
+        return min(max(8 * self.lanes, 16), 256)
+
+    @property
+    def connection_limit(self) -> int:
+        return max(self.max_connections, self.max_queue + self.lanes)
+
+
+UNPREFIXED = {
+    "database_url": "DATABASE_URL",
+    "redis_url": "REDIS_URL",
+    "celery_broker_url": "CELERY_BROKER_URL",
+}
+
+
+def variable_name(field: str) -> str:
+    """The environment variable that sets a field."""
+    return UNPREFIXED.get(field, f"SKIPPY_{field.upper()}")
+
+
+def read_environment(source: Mapping[str, str] | None = None) -> Environment:
+    """Read and check all settings. An empty variable counts as absent.
+
+    Raises EnvironmentProblem with one line that names the variable at fault. Variables named
+    SKIPPY_… that nobody defines are not an error: they may belong to a newer version's commands.
+    """
+    source = os.environ if source is None else source
+    given = {
+        field: source[variable_name(field)].strip()
+        for field in Environment.__struct_fields__
+        if source.get(variable_name(field), "").strip()
+    }
+    for field, value in list(given.items()):
+        if Environment.__annotations__[field] == "bool" or field == "strict_fields":
+            given[field] = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(
+                value.lower(), value.lower()
+            )
+    try:
+        return msgspec.convert(given, Environment, strict=False)
+    except msgspec.ValidationError as problem:
+        raise EnvironmentProblem(_one_line(str(problem), given)) from None
+
+
+def _one_line(message: str, given: Mapping[str, str]) -> str:
+    text, _, path = message.partition(" - at `$.")
+    field = path.rstrip("`")
+    if field not in given:
+        return text
+    shown = "the given value" if "url" in field else repr(given[field])
+    for kind, words in (("`int`", "a whole number"), ("`float`", "a number"), ("`bool`", "true or false")):
+        text = text.replace(f"Expected {kind}, got `str`", f"expected {words}").replace(kind, words)
+    if text.startswith("Invalid enum value"):
+        literal = typing.get_args(typing.get_type_hints(Environment)[field])
+        text = f"expected {' or '.join(literal)}"
+    return f"{variable_name(field)}: {text[0].lower()}{text[1:]}, not {shown}"
+
+
+def settings_table() -> str:
+    """All settings as a Markdown table, from the fields themselves."""
+    hints = typing.get_type_hints(Environment, include_extras=True)
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for field in msgspec.structs.fields(Environment):
+        metas = [meta for meta in typing.get_args(hints[field.name]) if isinstance(meta, Meta)]
+        meaning = next(meta.description for meta in metas if meta.description)
+        default = f"`{field.default}`" if field.default not in ("", None) else ""
+        rows.append(f"| `{variable_name(field.name)}` | {default} | {meaning} |")
+    return "\n".join(rows)
+
+
+PAGE = """\
+# Settings
+
+All settings come from the environment, are read once at start and checked: a wrong one is one line
+that names it, and exit code 2. An empty variable counts as absent. This page is made by
+`python -m skippy_site.env`.
+
+{table}
+
+Where `SKIPPY_PUBLIC_URL` is absent, the console answers under localhost, 127.0.0.1 and `SKIPPY_HOST`
+only; the API under every name. With an https URL the cookies are Secure and HSTS is on, so set it
+only where TLS really is in front.
+"""
+
+if __name__ == "__main__":
+    sys.stdout.write(PAGE.format(table=settings_table()))

@@ -1,0 +1,59 @@
+"""What lives as long as the server: the runtime, the buffer of last-used times, and a watch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+
+from accounts.last_used import LastUsedBuffer
+from inference.runtime import Runtime, RuntimeState
+
+_log = logging.getLogger(__name__)
+
+WATCH_EVERY_S = 0.5
+
+
+class SiteLifespan:
+    """Implements the server adapters' Lifespan: start, begin_drain, stop."""
+
+    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer) -> None:
+        self._runtime = runtime
+        self._last_used = last_used
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self._runtime.start()
+        self._tasks = [
+            asyncio.create_task(self._last_used.run()),
+            asyncio.create_task(self._watch()),
+        ]
+
+    def begin_drain(self) -> None:
+        self._runtime.begin_drain()
+
+    def begin_stop(self) -> None:
+        self._runtime.begin_stop()
+
+    async def stop(self) -> None:
+        await self._runtime.stop()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _watch(self) -> None:
+        """A process whose engine is gone has no use: it ends in good order, and the supervisor
+        starts a new one."""
+        while self._runtime.state in (RuntimeState.LOADING, RuntimeState.READY):
+            engine = self._runtime.engine
+            if engine is not None and not engine.is_alive:
+                break
+            await asyncio.sleep(WATCH_EVERY_S)
+        if self._runtime.state in (RuntimeState.DRAINING, RuntimeState.STOPPED):
+            return
+        _log.critical("the engine is gone (%s): this process ends", self._runtime.state.value)
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,129 @@
+"""Django's settings, made from the typed environment (skippy_site/env.py) and the state folder."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+
+from skippy_site.env import read_environment
+from skippy_site.logging import logging_configuration
+from skippy_site.secret import secret_key
+from skippy_site.state import CHECKOUT, StateFolder
+from skippy_site.supervisor.discovery import service_urls
+
+BASE_DIR: Path = CHECKOUT
+ENVIRONMENT = read_environment()
+STATE = StateFolder.from_environment()
+SERVICES = service_urls(ENVIRONMENT, STATE)
+
+SECRET_KEY = secret_key(STATE.secret_key_file)
+DEBUG = False
+
+INSTALLED_APPS = [
+    "accounts.apps.AccountsConfig",
+    "skippy_site.apps.SiteConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+
+# The console and admin only: /v1, /healthz and /readyz are Channels consumers outside of this.
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "skippy_site.urls"
+ASGI_APPLICATION = "skippy_site.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# Persistent connections under ASGI strand one connection for each thread that ever ran a query; the
+# pool does not. Its threads give back what they take, see accounts.selectors.
+DATABASES = {
+    "default": {
+        **environ.Env.db_url_config(SERVICES.database_url),
+        "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,
+    }
+}
+DATABASES["default"].setdefault("OPTIONS", {})
+DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", 5)
+# Only the server has many threads that ask at once; commands and the worker have one.
+if os.environ.get("SKIPPY_DATABASE_POOL") == "1":
+    DATABASES["default"]["OPTIONS"].setdefault("pool", {"min_size": 0, "max_size": 10, "timeout": 2})
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+CELERY_BROKER_URL = SERVICES.broker_url
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TIMEZONE = "UTC"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BEAT_SCHEDULE = {
+    "sessions-clear": {"task": "accounts.tasks.sessions_clear", "schedule": timedelta(days=1)},
+}
+
+_PUBLIC_HOST = urlsplit(ENVIRONMENT.public_url).hostname
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+if ENVIRONMENT.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+    ALLOWED_HOSTS.append(f"[{ENVIRONMENT.host}]" if ":" in ENVIRONMENT.host else ENVIRONMENT.host)
+if _PUBLIC_HOST:
+    ALLOWED_HOSTS.append(_PUBLIC_HOST)
+_PUBLIC = urlsplit(ENVIRONMENT.public_url)
+CSRF_TRUSTED_ORIGINS = [f"{_PUBLIC.scheme}://{_PUBLIC.netloc}"] if ENVIRONMENT.public_url else []
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = ENVIRONMENT.is_https
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_HSTS_SECONDS = 31_536_000 if ENVIRONMENT.is_https else 0
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+# The scheme is set from X-Forwarded-Proto by skippy_site.proxies, for trusted proxies alone.
+SECURE_PROXY_SSL_HEADER = None
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "admin:login"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+
+STATIC_URL = "static/"
+# Served straight from the packages: no collectstatic step, nothing to forget after an upgrade.
+SERVESTATIC_USE_FINDERS = True
+SERVESTATIC_AUTOREFRESH = False
+
+LOGGING_CONFIG = "logging.config.dictConfig"
+LOGGING = logging_configuration(ENVIRONMENT.log_level)

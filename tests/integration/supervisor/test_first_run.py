@@ -1,0 +1,39 @@
+"""The command that `serve` runs before the first request."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth import authenticate
+from django.core.management import call_command
+
+pytestmark = pytest.mark.django_db
+
+
+def first_run() -> dict[str, Any]:
+    said = StringIO()
+    call_command("first_run", "--migrate", "--json", stdout=said)
+    answer: dict[str, Any] = json.loads(said.getvalue())
+    return answer
+
+
+def test_the_first_administrator_is_told_once_and_can_sign_in() -> None:
+    made = first_run()["administrator"]
+
+    user = authenticate(username=made["username"], password=made["password"])
+    assert user is not None
+    assert user.is_superuser
+    assert made["api_key"].startswith("sk-skippy-")
+    assert first_run() == {"administrator": None}
+
+
+def test_without_json_it_speaks_to_people() -> None:
+    first_run()
+    said = StringIO()
+
+    call_command("first_run", stdout=said)
+
+    assert said.getvalue() == "There is an administrator already; nothing was made.\n"
