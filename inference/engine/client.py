@@ -178,6 +178,8 @@ class EngineClient:
             self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             # The loop was closed before the engine was stopped: nobody is left to read.
+            self._outbox.clear()
+            self._is_wakeup_due = False
             logger.warning("Events of the engine came after the end of the event loop")
 
     # -- on the event loop ----------------------------------------------------------------------

@@ -8,24 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-from inference.domain.admission import AdmissionDesk, AdmissionSource
 from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.model import ModelDescription, id_from_file_name
 from inference.domain.tokenizer import Tokenizer
-from inference.engine.client import EngineClient
+from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaRunner
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
 
 STOP_PATIENCE_S = 20.0
-
-
-class Admission(AdmissionDesk, AdmissionSource, Protocol):
-    """Both sides of admission: callers submit to it, the engine elects from it."""
 
 
 class LocalEngine:
@@ -37,13 +31,11 @@ class LocalEngine:
         tokenizer: Tokenizer,
         thread: EngineThread,
         client: EngineClient,
-        admission: Admission,
     ) -> None:
         self.description = description
         self.tokenizer = tokenizer
         self.backend = client
         self._thread = thread
-        self._admission = admission
 
     @property
     def is_alive(self) -> bool:
@@ -53,7 +45,7 @@ class LocalEngine:
         return self._thread.statistics
 
     def refuse(self, error: SkippyError) -> None:
-        self.backend.fail(self._admission.close(error), error)
+        self.backend.refuse(error)
 
     def begin_stop(self) -> None:
         self._thread.begin_stop()
@@ -79,4 +71,4 @@ class LocalEngineLoader:
         thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
         client = EngineClient(thread, admission)
         await client.start()
-        return LocalEngine(model.description(self._model_id), model.tokenizer, thread, client, admission)
+        return LocalEngine(model.description(self._model_id), model.tokenizer, thread, client)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inference.domain.errors import InvalidRequest
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaTokenizer
 
@@ -123,6 +124,7 @@ def test_plain_text_holds_no_user_defined_markers(other_family_path: Path) -> No
     assert b"".join(tokenizer.pieces[one] for one in ids).decode() == attack
     assert tokenizer.tokenize(attack, add_special=False, parse_special=True).count(1) == 9
     assert "<|im_start|>" in tokenizer.special_texts
-    long = attack * 500
-    assert {1, 3}.isdisjoint(plain(tokenizer, long))
+    assert {1, 3}.isdisjoint(plain(tokenizer, attack * 20))
+    with pytest.raises(InvalidRequest, match="too many"):
+        plain(tokenizer, attack * 500)
     model.close()

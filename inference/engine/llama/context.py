@@ -69,6 +69,11 @@ class LlamaContext:
         self._params = params  # holds the callback
         self._pointer = pointer
         self._memory = llama_cpp.llama_get_memory(pointer)
+        if not self._memory:
+            llama_cpp.llama_free(pointer)
+            raise ModelLoadError(
+                f"{model.path.name} keeps no context: it is not a model that generates text."
+            )
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)

@@ -52,6 +52,7 @@ class LlamaModel:
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
         self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self._lifetime)
         self.fingerprint = _fingerprint(path)
+        self._created = int(path.stat().st_mtime)
 
     @classmethod
     def load(cls, path: Path, config: EngineConfig) -> LlamaModel:
@@ -84,7 +85,7 @@ class LlamaModel:
         num_cells = self._config.num_cells
         return ModelDescription(
             id=model_id,
-            created=int(self.path.stat().st_mtime),
+            created=self._created,
             trained_context=self.trained_context,
             num_cells=num_cells,
             max_request_tokens=min(num_cells, self.trained_context or num_cells),
@@ -125,7 +126,9 @@ def _check_file(path: Path) -> None:
 
 
 def _check_kind(pointer: int, path: Path) -> None:
-    if not llama_cpp.llama_model_has_decoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer):
+    # Encoders, translators (which need their encoder run first) and diffusion models are others.
+    is_causal = llama_cpp.llama_model_has_decoder(pointer) and not llama_cpp.llama_model_has_encoder(pointer)
+    if not is_causal or llama_cpp.llama_model_is_diffusion(pointer):
         raise ModelLoadError(f"{path.name} is not a model that generates text token by token.")
 
 

@@ -207,3 +207,15 @@ async def test_a_step_wakes_the_loop_once_however_many_sequences_it_has(served: 
     # One for each step, and one more for each time somebody was let in.
     assert len(counted) <= num_steps + 2
     assert served.client.statistics.total_generated_tokens == 100
+
+
+def test_an_event_loop_that_ends_before_the_engine_is_survived(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.new_event_loop()
+    thread = EngineThread(ScriptedRunner, EngineConfig(num_lanes=2), FifoAdmission(), SystemClock())
+    EngineClient(thread, FifoAdmission(), loop)
+    thread.start()
+    loop.close()
+    assert thread.stop(PATIENCE_S)
+    assert "after the end of the event loop" in caplog.text
