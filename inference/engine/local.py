@@ -15,7 +15,6 @@ from inference.domain.model import ModelDescription, id_from_file_name
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel, LlamaRunner
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
 
@@ -66,6 +65,9 @@ class LocalEngineLoader:
     async def load(self, admit: Callable[[int], Admission]) -> LocalEngine:
         """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
         cannot be made."""
+        # Here and not above: the site is put together in processes that never load a model.
+        from inference.engine.llama import LlamaModel, LlamaRunner
+
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
         admission = admit(self._config.num_cells)
         thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)

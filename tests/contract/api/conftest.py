@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -35,6 +35,7 @@ class LiveService:
     environment: dict[str, str]
     log: Path
     model: str = ""
+    clients: list[openai.OpenAI] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -45,9 +46,11 @@ class LiveService:
         return {"Authorization": f"Bearer {self.key}"}
 
     def client(self, **options: Any) -> openai.OpenAI:
-        return openai.OpenAI(
+        made = openai.OpenAI(
             base_url=f"{self.url}/v1", api_key=options.pop("api_key", self.key), max_retries=0, **options
         )
+        self.clients.append(made)
+        return made
 
     def post(self, path: str, body: bytes | dict[str, Any], **headers: str) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -155,6 +158,8 @@ def start_service(tmp_path: Path, server: str, **settings: str) -> LiveService:
 
 
 def stop_service(service: LiveService) -> None:
+    for client in service.clients:
+        client.close()
     if service.process.poll() is None:
         service.process.send_signal(signal.SIGTERM)
         try:

@@ -87,6 +87,13 @@ class LiveServer:
         folder = Path(f"/proc/{self.process.pid}/fd")
         return sum(_target(entry).startswith("socket:") for entry in folder.iterdir())
 
+    def sockets_settle_at(self, expected: int, *, limit_s: float = 2.5) -> bool:
+        """Whether the number of sockets becomes `expected`: a close takes the loop another turn."""
+        deadline_ts = time.monotonic() + limit_s
+        while self.num_sockets() != expected and time.monotonic() < deadline_ts:
+            time.sleep(0.02)
+        return self.num_sockets() == expected
+
     def memory_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
