@@ -87,6 +87,14 @@ class LiveServer:
         folder = Path(f"/proc/{self.process.pid}/fd")
         return sum(_target(entry).startswith("socket:") for entry in folder.iterdir())
 
+    def num_sockets_at_rest(self) -> int:
+        """The number once it stays the same: a server that just began still moves its listener."""
+        seen: list[int] = []
+        while len(seen) < 4 or len(set(seen[-4:])) > 1:
+            seen.append(self.num_sockets())
+            time.sleep(0.05)
+        return seen[-1]
+
     def sockets_settle_at(self, expected: int, *, limit_s: float = 2.5) -> bool:
         """Whether the number of sockets becomes `expected`: a close takes the loop another turn."""
         deadline_ts = time.monotonic() + limit_s

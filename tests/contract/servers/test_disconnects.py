@@ -53,7 +53,7 @@ def test_in_the_middle_of_a_body_nothing_stays_behind(server: LiveServer) -> Non
     with server.connect() as client:
         client.ask("GET", "/echo")
     time.sleep(0.1)
-    num_before = server.num_sockets()
+    num_before = server.num_sockets_at_rest()
     clients = [server.connect() for _ in range(10)]
     for client in clients:
         client.send(b"POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\nabc")

@@ -10,7 +10,7 @@ from tests.contract.servers.live_server import LiveServer
 
 def test_send_blocks_for_a_stalled_reader_and_abort_frees_the_socket(server: LiveServer) -> None:
     time.sleep(0.2)  # sockets of other tests
-    num_before = server.num_sockets()
+    num_before = server.num_sockets_at_rest()
     memory_before = server.memory_bytes()
     tags = [uuid.uuid4().hex for _ in range(4)]
     clients = []
@@ -44,7 +44,7 @@ def test_a_slow_reader_gets_everything(server: LiveServer) -> None:
 
 def test_a_stall_that_nobody_handles_is_ended_by_the_server(server_name: str) -> None:
     with LiveServer(server_name, stall_timeout_s=0.6) as server:
-        num_before = server.num_sockets()
+        num_before = server.num_sockets_at_rest()
         client = server.connect(receive_buffer_bytes=4096)
         client.request("GET", "/flood?tag=x&limit=3000000")
         begun_ts = time.monotonic()
@@ -56,7 +56,7 @@ def test_a_stall_that_nobody_handles_is_ended_by_the_server(server_name: str) ->
 
 def test_an_unread_last_answer_does_not_keep_the_socket(server_name: str) -> None:
     with LiveServer(server_name, stall_timeout_s=0.6, keep_alive_s=0.5) as server:
-        num_before = server.num_sockets()
+        num_before = server.num_sockets_at_rest()
         client = server.connect(receive_buffer_bytes=4096)
         # Fits into the buffers of kernel and process: the application is long done.
         client.request("GET", "/flood?tag=x&limit=70000", "Connection: close")
