@@ -93,6 +93,13 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         prompt = request.prompt_token_ids + said + (50,) * more
         return self._submit(prompt, request.cache_namespace, max_tokens)
 
+    @rule(target=names, name=names, has_moved=st.booleans())
+    def repeat(self, name: str, has_moved: bool) -> str:
+        """The very same prompt, of the same namespace or of another one."""
+        request = self.engine.submissions[name].request
+        namespace = "moved" if has_moved else request.cache_namespace
+        return self._submit(request.prompt_token_ids, namespace, 5)
+
     @rule(pieces=PIECES, num_requests=st.integers(2, 6), namespace=NAMESPACES)
     def flood(self, pieces: list[tuple[int, int]], num_requests: int, namespace: str) -> None:
         """Many at once that begin alike."""
