@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from inference.engine.llama import LlamaModel
 from inference.engine.sequence import WAITING_FOR_PREFIX
 from tests.model.stepped_engine import SteppedEngine
 from tests.model.test_engine_batching import F32_NOISE, Watched, distance
+from tests.model.tiny_recurrent_model import write_tiny_recurrent_model
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
 COMMON = tuple(1000 + (index * 37) % 5000 for index in range(300))
@@ -164,3 +167,21 @@ def test_a_model_that_allows_it_says_so(tiny_model: LlamaModel) -> None:
     with SteppedEngine(tiny_model, config()) as engine:
         assert engine.runner.can_share_prefixes
         assert not engine.lengths()
+
+
+def test_a_recurrent_model_shares_nothing_and_answers(
+    model_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_tiny_recurrent_model(model_path, tmp_path / "recurrent.gguf")
+    sizes = EngineConfig(num_lanes=4, num_cells=1024, num_threads=1)
+    recurrent = LlamaModel.load(path, sizes)
+    with caplog.at_level("INFO", logger="inference"), SteppedEngine(recurrent, sizes) as engine:
+        assert not engine.runner.can_share_prefixes
+        sinks = [engine.submit(name, prompt(0)[:100], max_tokens=4, ignore_eos=True) for name in "abc"]
+        engine.run()
+        assert [num_cached(sink) for sink in sinks] == [0, 0, 0]
+        assert sinks[0].token_ids == sinks[1].token_ids == sinks[2].token_ids
+        assert engine.core.statistics(is_alive=True).num_cells_cached == 0
+        engine.check_all_free()
+    recurrent.close()
+    assert caplog.text.count("cannot be shared in part") == 1
