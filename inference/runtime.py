@@ -68,6 +68,7 @@ class RuntimeSettings:
     num_lanes: int
     max_waiting: int
     strict_fields: bool = False
+    has_shared_prefixes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,12 @@ class Runtime:
         self._database_probe = database_probe
         self._broker_probe = broker_probe
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
-        self._generation = GenerationService(catalog=self.catalog, prompt_pool=self._prompt_pool, clock=clock)
+        self._generation = GenerationService(
+            catalog=self.catalog,
+            prompt_pool=self._prompt_pool,
+            clock=clock,
+            has_shared_prefixes=settings.has_shared_prefixes,
+        )
         self._loading: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def make_runtime(environment: Environment) -> Runtime:
             num_lanes=environment.lanes,
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
+            has_shared_prefixes=environment.shared_prefixes,
         ),
         loader=LocalEngineLoader(
             model_path,
@@ -59,6 +60,7 @@ def make_runtime(environment: Environment) -> Runtime:
                 num_lanes=environment.lanes,
                 num_cells=environment.context,
                 num_threads=environment.threads,
+                has_prefix_cache=environment.prefix_cache,
             ),
             clock=clock,
         ),

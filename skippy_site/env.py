@@ -46,6 +46,16 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     threads: Annotated[
         int, Meta(ge=0, le=512, description="threads that llama.cpp computes with; 0: the number of cores")
     ] = 0
+    prefix_cache: Annotated[
+        bool, Meta(description="prompts that begin alike share what was computed for their beginning")
+    ] = True
+    shared_prefixes: Annotated[
+        bool,
+        Meta(
+            description="users share it with each other; by how fast an answer comes they can then tell "
+            "what others have asked"
+        ),
+    ] = False
     server: Annotated[Literal["daphne", "uvicorn"], Meta(description="ASGI server behind the adapter")] = (
         "daphne"
     )
@@ -135,7 +145,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         if source.get(variable_name(field), "").strip()
     }
     for field, value in list(given.items()):
-        if Environment.__annotations__[field] == "bool" or field == "strict_fields":
+        if Environment.__annotations__[field].startswith(("bool", "Annotated[bool")):
             given[field] = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(
                 value.lower(), value.lower()
             )

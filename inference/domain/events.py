@@ -22,7 +22,8 @@ class FinishReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The sequence was admitted: it has its lane and its cells."""
+    """The sequence was admitted and its prompt is being computed, but for the first
+    `num_cached_tokens`, which were there already."""
 
     at_ts: float
     num_cached_tokens: int = 0

@@ -30,6 +30,7 @@ class GenerationRequest:
 
     `prompt_token_ids` is never empty and leaves room in the context for `max_tokens`, which is
     already clamped. Stop strings are not here: they are matched on text, on the event loop's side.
+    Only requests of the same `cache_namespace` share what was computed for their prompts.
     """
 
     request_id: str
@@ -37,6 +38,7 @@ class GenerationRequest:
     max_tokens: int
     sampling: SamplingParams = SamplingParams()
     ignore_eos: bool = False
+    cache_namespace: str = ""
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

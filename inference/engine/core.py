@@ -2,7 +2,8 @@
 
 The invariant that is kept here: every grant that was elected ends exactly once (finished, failed or
 cancelled), and then its cells, its lane and its reservation are free, in this order, before anybody
-is told.
+is told. Cells that stay behind for later prompts are the prefix cache's (prefix_cache.py), and free
+for whoever runs and needs them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ from collections import deque
 from collections.abc import Callable
 
 from inference.domain.admission import AdmissionSource, EventSink, Grant, Submission
+from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import Clock
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
+from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
 from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 from inference.engine.scheduler import Scheduler
-from inference.engine.sequence import DECODING, PREEMPTED, PREFILLING, Sequence
+from inference.engine.sequence import (
+    DECODING,
+    PREEMPTED,
+    PREFILLING,
+    WAITING_FOR_PREFIX,
+    Sequence,
+)
 from inference.engine.stats import EngineStatistics
 
 logger = logging.getLogger(__name__)
@@ -65,6 +74,7 @@ class EngineCore:
             resume_headroom_tokens=config.resume_headroom_tokens,
             pacer=self._pacer,
         )
+        self._memory = KvMemory(runner, config)
         self._active: dict[Submission, Sequence] = {}
         self._cancelled: deque[Submission] = deque()
         self._events: list[tuple[EventSink, Event]] = []
@@ -87,9 +97,13 @@ class EngineCore:
         try:
             self._take_back_cancelled()
             self._let_in()
+            self._wake_waiting()
+            for sequence in self._scheduler.resume_where_it_fits():
+                self._begin(sequence)
             plan = self._scheduler.schedule()
             if plan is None:
                 return False
+            self._memory.make_room(plan.num_tokens)
             result = self._run(plan)
             self._update(plan, result)
             return True
@@ -114,6 +128,16 @@ class EngineCore:
             self._start(grant)
         # Those who wait for their first token learn at once that it is on its way.
         self._flush()
+
+    def _wake_waiting(self) -> None:
+        """Go on with those whose prefix is there. Where it will not come (its leader has ended or was
+        preempted), the oldest computes it, and the others wait for that one."""
+        for sequence in self._scheduler.waiting_for_prefix():
+            if sequence.has_waited_enough:
+                sequence.stop_waiting()
+                self._begin(sequence)
+            elif sequence.leader is not None:
+                sequence.leader.promise(sequence.num_awaited)
 
     def _run(self, plan: StepPlan) -> StepResult:
         begin_ts = self._clock.monotonic()
@@ -151,8 +175,10 @@ class EngineCore:
         now_ts = self._last_step_ts
         for sequence in plan.decoding:
             sequence.num_computed += 1
+            self._memory.grow(sequence.sequence_id, 1)
         for chunk in plan.prefills:
             chunk.sequence.advance(chunk.num_tokens)
+            self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._total_prefill_tokens += chunk.num_tokens
         for sequence, token_id in zip(plan.outputs, result.token_ids, strict=True):
             if token_id == NOTHING_DRAWN:
@@ -167,16 +193,20 @@ class EngineCore:
                     self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
 
     def _make_room(self) -> None:
-        """Cells ran out: the youngest gives up its own, and is computed again when there is room."""
+        """Cells ran out: those that nobody uses now go first. Then the youngest gives up its own, and is
+        computed again when there is room."""
+        if self._memory.evict_one():
+            return
         victim = self._scheduler.youngest_running()
         if victim is not None:
-            self._runner.rewind(victim.sequence_id, 0)
+            self._memory.rewind(victim.sequence_id, 0)
             self._scheduler.preempt(victim)
+            self._memory.trim()
             self._total_preemptions += 1
             return
         # The last one has all cells for itself and still cannot grow.
         for sequence in self._scheduler.sequences:
-            if sequence.state is PREEMPTED:
+            if sequence.state is PREEMPTED or sequence.state is WAITING_FOR_PREFIX:
                 continue
             if sequence.num_generated:
                 self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
@@ -185,7 +215,7 @@ class EngineCore:
 
     def _resync(self, sequence: Sequence) -> None:
         """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
-        sequence.resync(self._runner.rewind(sequence.sequence_id, sequence.num_tokens - 1))
+        sequence.resync(self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1))
 
     def _isolate(self, plan: StepPlan) -> None:
         """Run the sequences of a failed step one by one, so that only the guilty fail."""
@@ -211,7 +241,8 @@ class EngineCore:
             error = error or GenerationFailed(FAILED_MESSAGE)
             self._events.append((grant.submission.sink, Failed(error, self._clock.monotonic())))
             return
-        sequence = Sequence(grant, lane, order=self._total_sequences)
+        sequence_id = self._memory.open(grant.submission.request)
+        sequence = Sequence(grant, lane, order=self._total_sequences, sequence_id=sequence_id)
         self._active[sequence.submission] = sequence
         self._scheduler.add(sequence)
         try:
@@ -220,7 +251,23 @@ class EngineCore:
             logger.exception("A sequence could not be opened")
             self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
         else:
-            self._events.append((sequence.sink, Started(self._clock.monotonic())))
+            self._begin(sequence)
+            self._memory.make_room(self._scheduler.num_cells_to_come)
+
+    def _begin(self, sequence: Sequence) -> None:
+        """Take over the cells that are there for its tokens, or wait where another one is computing
+        more of them right now."""
+        leaders = self._scheduler.leaders(sequence)
+        match = self._memory.find(sequence, leaders.keys())
+        if match.num_awaited:
+            sequence.wait_for(leaders[match.leader_id], match.num_awaited)
+            return
+        if match.num_tokens:
+            self._memory.adopt(sequence, match)
+        if not sequence.is_announced:
+            sequence.is_announced = True
+            event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)
+            self._events.append((sequence.sink, event))
 
     def _refusal(self, request: GenerationRequest) -> SkippyError | None:
         """What is wrong with a request that would spoil every batch it is in."""
@@ -236,12 +283,13 @@ class EngineCore:
         self._end(sequence, Failed(error, self._clock.monotonic()))
 
     def _end(self, sequence: Sequence, event: Event | None) -> None:
-        """Free all that the sequence had, then tell its owner; no event for one that was cancelled."""
+        """Free all that the sequence had, then tell its owner; no event for one that was cancelled.
+        Cells are left to the prefix cache, unless it failed: who knows what is in them."""
         del self._active[sequence.submission]
         self._scheduler.remove(sequence)
         sequence.end()
         try:
-            self._runner.close_sequence(sequence.sequence_id)
+            self._memory.retire(sequence, has_failed=isinstance(event, Failed))
         finally:
             sequence.lane.release()
             sequence.grant.release()
@@ -266,10 +314,16 @@ class EngineCore:
             sequence.lane.release()
             sequence.grant.release()
             self._events.append((sequence.sink, Failed(error, now_ts)))
+        self._memory.reset()
         self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])
         self._flush()
 
     # -- from other threads ---------------------------------------------------------------------
+
+    @property
+    def cache_affinity(self) -> CacheAffinity:
+        """What is cached, for whoever ranks the waiting; `statistics` from any thread."""
+        return self._memory.affinity
 
     def cancel(self, submission: Submission) -> None:
         """Drop the sequence at the next step; does nothing where it has ended. From any thread."""
@@ -283,10 +337,11 @@ class EngineCore:
             is_alive=is_alive,
             lanes=self._lanes.statistics,
             num_cells=self._runner.num_cells,
-            num_cells_used=sum([sequence.num_computed for sequence in sequences]),
+            num_cells_used=self._memory.num_cells_running,
             num_prefilling=states.count(PREFILLING),
             num_decoding=states.count(DECODING),
             num_preempted=states.count(PREEMPTED),
+            num_waiting_for_prefix=states.count(WAITING_FOR_PREFIX),
             total_steps=self._total_steps,
             total_failed_steps=self._total_failed_steps,
             total_sequences=self._total_sequences,
@@ -296,6 +351,7 @@ class EngineCore:
             total_prefill_tokens=self._total_prefill_tokens,
             total_generated_tokens=self._total_generated_tokens,
             last_step_ts=self._last_step_ts,
+            cache=self._memory.affinity.statistics,
         )
 
     def check_integrity(self) -> None:
@@ -303,6 +359,7 @@ class EngineCore:
         self._lanes.check_integrity()
         self._scheduler.check_integrity()
         sequences = self._scheduler.sequences
+        self._memory.check_integrity(sequences)
         if set(sequences) != set(self._active.values()):
             raise AssertionError("the scheduler and the registry hold different sequences")
         held = [sequence.lane.index for sequence in sequences if sequence.lane.is_held]
@@ -310,4 +367,6 @@ class EngineCore:
             raise AssertionError(f"{len(sequences)} sequences hold lanes {held}, {self._lanes!r}")
 
     def __repr__(self) -> str:
-        return f"<EngineCore {self._scheduler!r}, {self._lanes!r}, {self._total_steps} steps>"
+        return (
+            f"<EngineCore {self._scheduler!r}, {self._lanes!r}, {self._memory!r}, {self._total_steps} steps>"
+        )

@@ -11,7 +11,8 @@ from inference.engine.plan import StepPlan, StepResult
 class ModelRunner(Protocol):
     """Computes batches. Made, used and closed by the engine thread; only `interrupt` is for others.
 
-    A sequence id is opened before its first batch and closed after its last, always in pairs.
+    A sequence id is opened before its first batch. After its last one it is closed, or first kept (to
+    be copied from) and then closed.
     """
 
     @property
@@ -29,6 +30,12 @@ class ModelRunner(Protocol):
         """The tokens with which the model ends an answer."""
         ...
 
+    @property
+    def can_share_prefixes(self) -> bool:
+        """Whether a part of a sequence's cells can be copied and removed; not so where the memory of
+        a text is one state (recurrent models)."""
+        ...
+
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
         """Prepare to draw tokens for a new sequence: sampling parameters and random state."""
         ...
@@ -44,8 +51,18 @@ class ModelRunner(Protocol):
         """
         ...
 
+    def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
+        """Let a sequence without cells have those of the first `num_tokens` tokens of another, which
+        may be computed further at any time. False where that cannot be: it then has none."""
+        ...
+
+    def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
+        """No more tokens are drawn, but the cells of the first `num_tokens` stay, and only they, to be
+        copied from until `close_sequence`. False where they are not there."""
+        ...
+
     def close_sequence(self, sequence_id: int) -> None:
-        """Free everything that the sequence had."""
+        """Free everything that the sequence has."""
         ...
 
     def interrupt(self) -> None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import PrefillChunk, StepPlan
-from inference.engine.sequence import DECODING, ENDED, PREEMPTED, PREFILLING, Sequence
+from inference.engine.sequence import (
+    DECODING,
+    ENDED,
+    PREEMPTED,
+    PREFILLING,
+    WAITING_FOR_PREFIX,
+    Sequence,
+)
 
 # The part of the prefill budget that the prompt which waits longest always gets.
 OLDEST_SHARE = 4
@@ -20,6 +27,7 @@ class Scheduler:
     Prompts are served shortest remainder first, which gives the lowest mean time to first token,
     but a quarter of the budget goes to the oldest, so that a long prompt of n tokens is computed
     within 4n tokens of budget whatever else arrives. Equal prompts are served in order of arrival.
+    A prompt that others wait for counts as short as what they wait for.
 
     A sequence whose cells were given up comes back when its tokens fit again with some room to
     grow, the oldest first; until then nobody new should be let in.
@@ -54,8 +62,6 @@ class Scheduler:
 
     def schedule(self) -> StepPlan | None:
         """The next batch, or None where nothing can be computed."""
-        if self._num_preempted:
-            self._resume_where_it_fits()
         decoding = [sequence for sequence in self._sequences if sequence.state is DECODING]
         prefills: list[PrefillChunk] = []
         if len(decoding) + self._num_preempted < len(self._sequences):
@@ -73,7 +79,7 @@ class Scheduler:
 
     def youngest_running(self) -> Sequence | None:
         """Whom to preempt when cells run out; None where only one sequence is left to run."""
-        running = [sequence for sequence in self._sequences if sequence.state is not PREEMPTED]
+        running = [one for one in self._sequences if one.state is PREFILLING or one.state is DECODING]
         return running[-1] if len(running) > 1 else None
 
     def preempt(self, sequence: Sequence) -> None:
@@ -81,7 +87,31 @@ class Scheduler:
         sequence.preempt()
         self._num_preempted += 1
 
-    def _resume_where_it_fits(self) -> None:
+    def waiting_for_prefix(self) -> list[Sequence]:
+        """Those that wait for what another one computes, oldest first."""
+        return [one for one in self._sequences if one.state is WAITING_FOR_PREFIX]
+
+    def leaders(self, sequence: Sequence) -> dict[int, Sequence]:
+        """Whom a sequence may wait for, by sequence id: those that compute their prompt and are older.
+        So waiting is never a circle, and nobody waits for one that came later, again and again."""
+        return {
+            one.sequence_id: one
+            for one in self._sequences
+            if one.state is PREFILLING and one.order < sequence.order
+        }
+
+    @property
+    def num_cells_to_come(self) -> int:
+        """Cells that the running sequences need for what is known, and a little to grow."""
+        running = [one for one in self._sequences if one.state is not PREEMPTED]
+        num_known = sum([one.num_tokens - max(one.num_computed, one.num_awaited) for one in running])
+        return num_known + self._resume_headroom_tokens * len(running)
+
+    def resume_where_it_fits(self) -> list[Sequence]:
+        """Those that came back; they have no cells yet."""
+        resumed: list[Sequence] = []
+        if not self._num_preempted:
+            return resumed
         for sequence in self._sequences:
             if sequence.state is not PREEMPTED:
                 continue
@@ -90,9 +120,11 @@ class Scheduler:
             num_claimed = sum([other.num_tokens for other in others])
             headroom = self._resume_headroom_tokens * (len(others) + 1)
             if others and num_claimed + sequence.num_tokens + headroom > self._num_cells:
-                return
+                break
             sequence.resume()
             self._num_preempted -= 1
+            resumed.append(sequence)
+        return resumed
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless what is counted agrees with what is there."""
@@ -109,6 +141,10 @@ class Scheduler:
                 raise AssertionError(f"{sequence!r} has nothing left to compute")
             if sequence.state is DECODING and sequence.num_remaining != 1:
                 raise AssertionError(f"{sequence!r} decodes with more than one token left")
+            if sequence.state is WAITING_FOR_PREFIX:
+                leader = sequence.leader
+                if sequence.num_computed or leader is None or leader.order >= sequence.order:
+                    raise AssertionError(f"{sequence!r} waits for {leader!r}")
 
     def __repr__(self) -> str:
         states = [sequence.state for sequence in self._sequences]
@@ -125,7 +161,7 @@ def share(waiting: list[Sequence], budget: int) -> list[PrefillChunk]:
     oldest = waiting[0]
     amounts = {oldest: min(oldest.num_remaining, max(1, budget // OLDEST_SHARE))}
     left = budget - amounts[oldest]
-    for sequence in sorted(waiting, key=lambda sequence: sequence.num_remaining):
+    for sequence in sorted(waiting, key=lambda sequence: sequence.num_until_due):
         if left <= 0:
             break
         had = amounts.get(sequence, 0)

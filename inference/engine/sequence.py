@@ -18,14 +18,17 @@ class SequenceState(Enum):
     """Where a sequence is in its life.
 
     PREFILLING ──▶ DECODING ──▶ ENDED          every state may end (finish, fail, cancel)
-        ▲  │           │
-        │  └─▶ PREEMPTED ◀┘                     its cells are given up, its tokens kept
-        └──────────┘
+      ▲ │  ▲  │           │
+      │ │  │  └─▶ PREEMPTED ◀┘                  its cells are given up, its tokens kept
+      │ │  └──────────┘
+      │ └─▶ WAITING_FOR_PREFIX                  another one is computing what it begins with
+      └──────────┘
     """
 
     PREFILLING = "prefilling"
     DECODING = "decoding"
     PREEMPTED = "preempted"
+    WAITING_FOR_PREFIX = "waiting for a prefix"
     ENDED = "ended"
 
 
@@ -33,6 +36,7 @@ class SequenceState(Enum):
 PREFILLING = SequenceState.PREFILLING
 DECODING = SequenceState.DECODING
 PREEMPTED = SequenceState.PREEMPTED
+WAITING_FOR_PREFIX = SequenceState.WAITING_FOR_PREFIX
 ENDED = SequenceState.ENDED
 
 
@@ -53,10 +57,14 @@ class Sequence:
         "_generated",
         "_known",
         "grant",
+        "is_announced",
         "lane",
+        "leader",
         "max_tokens",
+        "num_awaited",
         "num_computed",
         "num_preemptions",
+        "num_promised",
         "num_prompt_tokens",
         "order",
         "request",
@@ -66,7 +74,7 @@ class Sequence:
         "submission",
     )
 
-    def __init__(self, grant: Grant, lane: Lane, *, order: int) -> None:
+    def __init__(self, grant: Grant, lane: Lane, *, order: int, sequence_id: int | None = None) -> None:
         submission = grant.submission
         request = submission.request
         self.grant = grant
@@ -74,9 +82,15 @@ class Sequence:
         self.request: GenerationRequest = request
         self.sink: EventSink = submission.sink
         self.lane = lane
-        # Without shared prefixes a lane needs exactly one KV sequence: its own number.
-        self.sequence_id: int = lane.index
+        # The KV sequence that its cells belong to; where nothing is cached, its lane's number will do.
+        self.sequence_id: int = lane.index if sequence_id is None else sequence_id
         self.order = order
+        # Whether its owner was told that it has started.
+        self.is_announced = False
+        # Whom it waits for, and the end of what it waits for; and how far others wait for it.
+        self.leader: Sequence | None = None
+        self.num_awaited = 0
+        self.num_promised = 0
         self.num_prompt_tokens = len(request.prompt_token_ids)
         self.max_tokens = request.max_tokens
         self.num_computed = 0
@@ -105,11 +119,52 @@ class Sequence:
 
     def pending(self, num_tokens: int) -> TokenArray:
         """The next `num_tokens` tokens to compute, int32, as a view or a copy."""
-        end = self.num_computed + num_tokens
-        if end > len(self._known):
+        return self.first(self.num_computed + num_tokens)[self.num_computed :]
+
+    def first(self, num_tokens: int) -> TokenArray:
+        """Its first `num_tokens` tokens, int32; the array is never changed later."""
+        if num_tokens > len(self._known):
             tail = self._generated[len(self._known) - self.num_prompt_tokens :]
             self._known = np.concatenate([self._known, np.array(tail, dtype=np.int32)])
-        return self._known[self.num_computed : end]
+        return self._known[:num_tokens]
+
+    @property
+    def num_until_due(self) -> int:
+        """Tokens until somebody gets on: its own remainder, or what others wait for, if that is less."""
+        num_due = self.num_promised - self.num_computed
+        return min(num_due, self.num_remaining) if num_due > 0 else self.num_remaining
+
+    def adopt(self, num_tokens: int) -> None:
+        """Its first `num_tokens` tokens have cells, which another one has computed."""
+        self._require(PREFILLING)
+        if self.num_computed or not 0 < num_tokens < self.num_tokens:
+            raise InvalidTransition(f"{self!r} cannot begin with {num_tokens} tokens of another")
+        self.num_computed = num_tokens
+
+    def wait_for(self, leader: Sequence, num_tokens: int) -> None:
+        """`leader` is computing its first `num_tokens` tokens: do nothing until they are there."""
+        self._require(PREFILLING)
+        if self.num_computed or leader.state is not PREFILLING or leader.order >= self.order:
+            raise InvalidTransition(f"{self!r} cannot wait for {leader!r}")
+        self.leader, self.num_awaited = leader, num_tokens
+        leader.promise(num_tokens)
+        self.state = WAITING_FOR_PREFIX
+
+    def promise(self, num_tokens: int) -> None:
+        """Somebody waits for its first `num_tokens` tokens; what is due first counts."""
+        if self.num_promised <= self.num_computed or num_tokens < self.num_promised:
+            self.num_promised = num_tokens
+
+    @property
+    def has_waited_enough(self) -> bool:
+        """What it waits for is there, or will not come from where it was expected."""
+        leader = self.leader
+        return leader is None or leader.state is not PREFILLING or leader.num_computed >= self.num_awaited
+
+    def stop_waiting(self) -> None:
+        self._require(WAITING_FOR_PREFIX)
+        self.leader, self.num_awaited = None, 0
+        self.state = PREFILLING
 
     def advance(self, num_tokens: int) -> None:
         """`num_tokens` more tokens have their KV in cells."""
@@ -136,7 +191,7 @@ class Sequence:
     def preempt(self) -> None:
         """Its cells are gone; tokens, lane and random state stay."""
         self._require(PREFILLING, DECODING)
-        self.num_computed = 0
+        self.num_computed = self.num_promised = 0
         self.num_preemptions += 1
         self.state = PREEMPTED
 
@@ -147,7 +202,8 @@ class Sequence:
 
     def end(self) -> None:
         """No step will see it again."""
-        self._require(PREFILLING, DECODING, PREEMPTED)
+        self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX)
+        self.leader = None
         self.state = ENDED
 
     def _require(self, *states: SequenceState) -> None:
@@ -156,6 +212,6 @@ class Sequence:
 
     def __repr__(self) -> str:
         return (
-            f"<Sequence {self.request.request_id} {self.state.value}, lane {self.sequence_id}, "
+            f"<Sequence {self.request.request_id} {self.state.value}, lane {self.lane.index}, "
             f"{self.num_computed} of {self.num_tokens} tokens computed>"
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from inference.domain.cache_affinity import PrefixCacheStatistics
 from inference.engine.lanes import LaneStatistics
 
 
@@ -11,7 +12,8 @@ from inference.engine.lanes import LaneStatistics
 class EngineStatistics:
     """A snapshot. Counts without a time are of now; `total_…` only grow.
 
-    `num_cells_used` counts tokens whose KV is in cells. `last_step_ts` (monotonic seconds) and
+    `num_cells_used` counts the distinct KV cells of what runs: those that several sequences share
+    count once. `cache` tells of the cells that nobody uses now. `last_step_ts` (monotonic seconds) and
     `total_steps` move while there is work: an engine that is alive, has sequences and does not step
     is stuck.
     """
@@ -23,6 +25,7 @@ class EngineStatistics:
     num_prefilling: int = 0
     num_decoding: int = 0
     num_preempted: int = 0
+    num_waiting_for_prefix: int = 0
     total_steps: int = 0
     total_failed_steps: int = 0
     total_sequences: int = 0
@@ -32,6 +35,12 @@ class EngineStatistics:
     total_prefill_tokens: int = 0
     total_generated_tokens: int = 0
     last_step_ts: float = 0.0
+    cache: PrefixCacheStatistics = field(default_factory=PrefixCacheStatistics)
+
+    @property
+    def num_cells_cached(self) -> int:
+        """Cells that are kept for later prompts only."""
+        return self.cache.num_cells
 
     @property
     def is_idle(self) -> bool:

@@ -22,6 +22,7 @@ from inference.prompting.token_limit import (
     DEFAULT_COMPLETION_TOKENS,
     resolve_max_tokens,
 )
+from inference.services.cache_namespace import cache_namespace
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
@@ -30,12 +31,23 @@ T = TypeVar("T")
 
 
 class GenerationService:
-    """Starts generations. Every method raises SkippyError where the request cannot start."""
+    """Starts generations. Every method raises SkippyError where the request cannot start.
 
-    def __init__(self, *, catalog: ModelCatalog, prompt_pool: Executor, clock: Clock) -> None:
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: ModelCatalog,
+        prompt_pool: Executor,
+        clock: Clock,
+        has_shared_prefixes: bool = False,
+    ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._clock = clock
+        self._has_shared_prefixes = has_shared_prefixes
 
     async def start_chat(self, request: ChatRequest, lifecycle: RequestLifecycle) -> GenerationStream:
         """Submit a chat request; returns before it is admitted."""
@@ -50,6 +62,7 @@ class GenerationService:
             sampling=request.sampling,
             stop=request.stop,
             ignore_eos=request.ignore_eos,
+            prompt_cache_key=request.prompt_cache_key,
             lifecycle=lifecycle,
         )
 
@@ -68,6 +81,7 @@ class GenerationService:
             sampling=request.sampling,
             stop=request.stop,
             ignore_eos=request.ignore_eos,
+            prompt_cache_key=request.prompt_cache_key,
             lifecycle=lifecycle,
         )
 
@@ -81,6 +95,7 @@ class GenerationService:
         sampling: SamplingRequest,
         stop: tuple[str, ...],
         ignore_eos: bool,
+        prompt_cache_key: str | None,
         lifecycle: RequestLifecycle,
     ) -> GenerationStream:
         description = model.description
@@ -95,6 +110,11 @@ class GenerationService:
             ),
             sampling=sampling.resolve(description.sampling_defaults),
             ignore_eos=ignore_eos,
+            cache_namespace=cache_namespace(
+                user_id=lifecycle.identity.user_id,
+                prompt_cache_key=prompt_cache_key,
+                is_shared=self._has_shared_prefixes,
+            ),
         )
         submitted_ts = self._clock.monotonic()
         handle = model.backend.submit(generation)

@@ -50,11 +50,12 @@ class SteppedEngine:
         max_tokens: int = 16,
         sampling: SamplingParams = GREEDY,
         ignore_eos: bool = False,
+        namespace: str = "",
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
         sink = RecordingSink()
-        request = GenerationRequest(name, prompt, max_tokens, sampling, ignore_eos)
+        request = GenerationRequest(name, prompt, max_tokens, sampling, ignore_eos, cache_namespace=namespace)
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
         self.admission.submit(submission)
@@ -70,23 +71,33 @@ class SteppedEngine:
         raise AssertionError(f"still busy: {self.core!r}")
 
     def num_cells_in_use(self) -> int:
-        """As llama.cpp itself counts: positions of all sequences."""
+        """As llama.cpp itself counts: positions of all running sequences."""
         context = self.runner._context
-        lanes = self.core.statistics(is_alive=True).lanes.num_lanes
-        return sum(context.last_position(sequence_id) + 1 for sequence_id in range(lanes))
+        return sum(context.last_position(one.sequence_id) + 1 for one in self.core._scheduler.sequences)
+
+    def lengths(self) -> dict[int, int]:
+        """Cells of each KV sequence that has some, as llama.cpp knows it."""
+        context = self.runner._context
+        positions = {one: context.last_position(one) for one in range(context._num_sequences)}
+        return {one: position + 1 for one, position in positions.items() if position >= 0}
 
     def check(self) -> None:
         self.core.check_integrity()
         self.admission.check_integrity()
-        assert self.core.statistics(is_alive=True).num_cells_used == self.num_cells_in_use()
+        ledger = self.core._memory._cache._ledger
+        assert self.lengths() == {one: length for one, length in ledger._lengths.items() if length}
 
     def check_all_free(self) -> None:
+        """Nothing is held but by the cache, and nothing at all once that is emptied."""
         self.check()
         statistics = self.core.statistics(is_alive=True)
         assert statistics.is_idle
-        assert self.num_cells_in_use() == 0
+        assert statistics.num_cells_used == self.num_cells_in_use() == 0
         assert self.admission.num_held == 0
         assert not self.runner._samplers
+        while self.core._memory.evict_one():
+            pass
+        assert not self.lengths()
 
 
 def chat(text: str) -> str:

@@ -37,7 +37,9 @@ def prompt(sequence_id: int, token_ids: list[int], begin: int = 0) -> Rows:
 class Bench:
     def __init__(self, model: LlamaModel, **config: int) -> None:
         sizes = {"num_lanes": 4, "num_cells": 256, "max_batch_tokens": 64, "num_threads": 1, **config}
-        self.context = LlamaContext(model, EngineConfig(max_prefill_tokens_beside_decodes=64, **sizes))
+        self.context = LlamaContext(
+            model, EngineConfig(max_prefill_tokens_beside_decodes=64, has_prefix_cache=False, **sizes)
+        )
         self.batch = LlamaBatch(self.context.max_batch_tokens)
 
     def decode(self, rows: Rows) -> DecodeStatus:
@@ -96,6 +98,39 @@ def test_a_full_pool_is_a_status_that_changes_nothing(bench: Bench) -> None:
     assert bench.decode(prompt(1, [11])) is DecodeStatus.OK
 
 
+def test_a_copied_prefix_takes_no_cells_and_gives_the_same_logits(bench: Bench) -> None:
+    token_ids = list(range(10, 60))
+    bench.decode(prompt(0, token_ids))
+    bench.decode(prompt(1, token_ids[:30]))
+    bench.decode(prompt(1, token_ids[30:], 30))
+    own = bench.context.logits(1)[0].copy()
+    bench.context.remove(1)
+    bench.context.copy(0, 1, 30)
+    assert bench.context.last_position(1) == 29
+    assert bench.decode(prompt(1, token_ids[30:], 30)) is DecodeStatus.OK
+    assert np.abs(bench.context.logits(1)[0] - own).max() < 1e-3
+    # 50 and 20 cells are used: exactly 186 are left, and the shared ones outlive their maker.
+    bench.context.remove(0)
+    bench.context.copy(1, 0, 50)
+    for begin in range(0, 206, 64):
+        rows = prompt(2, [10] * min(64, 206 - begin), begin)
+        assert bench.decode(rows) is DecodeStatus.OK
+    assert bench.decode(prompt(3, [10])) is DecodeStatus.NO_CELLS
+
+
+def test_there_are_sequences_for_all_lanes_and_entries(tiny_model: LlamaModel) -> None:
+    for sizes, expected in (
+        ({"num_lanes": 8}, 72),
+        ({"num_lanes": 250}, 256),
+        ({"num_lanes": 30, "max_batch_tokens": 40, "max_prefill_tokens_beside_decodes": 40}, 40),
+    ):
+        context = LlamaContext(tiny_model, EngineConfig(num_cells=512, num_threads=1, **sizes))
+        assert context.last_position(expected - 1) == -1
+        with pytest.raises(ValueError, match="no sequence"):
+            context.last_position(expected)
+        context.close()
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -127,6 +162,10 @@ def test_what_would_end_the_process_is_an_exception(bench: Bench) -> None:
             bench.context.remove(sequence_id)
         with pytest.raises(ValueError, match="no sequence"):
             bench.context.last_position(sequence_id)
+        with pytest.raises(ValueError, match="no sequence"):
+            bench.context.copy(sequence_id, 0, 1)
+        with pytest.raises(ValueError, match="no sequence"):
+            bench.context.copy(0, sequence_id, 1)
     with pytest.raises(ValueError, match="rows of logits"):
         bench.context.logits(5)
 
@@ -157,6 +196,6 @@ class UncheckedConfig(EngineConfig):
 
 
 def test_a_context_that_cannot_be_made_says_so(tiny_model: LlamaModel) -> None:
-    config = UncheckedConfig(num_lanes=257, num_cells=256)
+    config = UncheckedConfig(num_lanes=257, num_cells=256, has_prefix_cache=False)
     with pytest.raises(ModelLoadError, match="cannot make a context of 256 KV cells"):
         LlamaContext(tiny_model, config)

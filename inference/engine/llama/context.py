@@ -50,15 +50,21 @@ class LlamaContext:
         params.n_ctx = config.num_cells
         params.n_batch = config.max_batch_tokens
         params.n_ubatch = min(config.max_ubatch_tokens, config.max_batch_tokens)
-        params.n_seq_max = config.num_lanes
+        # Where a sequence is one large state, further ones would cost memory and share nothing.
+        has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
+            model.pointer
+        )
+        num_sequences = config.num_lanes if has_state else config.num_sequences
+        params.n_seq_max = num_sequences
         # One token is drawn for each lane and step; the default would reserve a row for each token.
-        params.n_outputs_max = config.num_lanes
+        # Fewer rows than sequences would end the process.
+        params.n_outputs_max = num_sequences
         params.kv_unified = True
         params.n_threads = params.n_threads_batch = config.effective_threads
         params.no_perf = True
         self._model = model
-        self._num_sequences = config.num_lanes
-        self._max_outputs = config.num_lanes
+        self._num_sequences = num_sequences
+        self._max_outputs = num_sequences
         self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
         pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
         if not pointer:
@@ -120,6 +126,13 @@ class LlamaContext:
         self._check_sequence(sequence_id)
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
+
+    def copy(self, source_id: int, target_id: int, num_tokens: int) -> None:
+        """Give the cells at positions [0, num_tokens) of a sequence to another one, too. Nothing is
+        moved; under the unified pool it is a mark on each cell. Recurrent memory ignores the range."""
+        self._check_sequence(source_id)
+        self._check_sequence(target_id)
+        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, 0, num_tokens)
 
     def last_position(self, sequence_id: int) -> int:
         """The highest position with a cell, -1 where the sequence has none."""

@@ -45,6 +45,7 @@ class LlamaRunner:
         try:
             self._batch = LlamaBatch(self._context.max_batch_tokens)
             self._warm_up()
+            self._can_share_prefixes = self._try_partial_removal()
         except BaseException:
             self.close()
             raise
@@ -60,6 +61,10 @@ class LlamaRunner:
     @property
     def end_token_ids(self) -> frozenset[int]:
         return self._end_token_ids
+
+    @property
+    def can_share_prefixes(self) -> bool:
+        return self._can_share_prefixes
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
         banned = self._banned_when_ignored if request.ignore_eos else None
@@ -87,6 +92,19 @@ class LlamaRunner:
         self._context.remove(sequence_id)
         return 0
 
+    def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
+        if self._context.last_position(source_id) + 1 < num_tokens:
+            return False
+        self._context.copy(source_id, target_id, num_tokens)
+        if self._context.last_position(target_id) + 1 == num_tokens:
+            return True
+        self._context.remove(target_id)
+        return False
+
+    def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
+        self._samplers.pop(sequence_id, None)
+        return self.rewind(sequence_id, num_tokens) == num_tokens
+
     def close_sequence(self, sequence_id: int) -> None:
         self._samplers.pop(sequence_id, None)
         self._context.remove(sequence_id)
@@ -102,6 +120,23 @@ class LlamaRunner:
                 f"The first token of the model could not be computed: {result.outcome.value}."
             )
         self._context.clear()
+
+    def _try_partial_removal(self) -> bool:
+        """Ask the memory itself: two tokens, and back to the first. What keeps one state for a whole
+        text refuses."""
+        plan = StepPlan(
+            np.zeros(2, dtype=np.int32),
+            np.arange(2, dtype=np.int32),
+            np.zeros(2, dtype=np.int32),
+            np.array([0, 1], dtype=np.int8),
+            (),
+            (),
+            (),
+        )
+        is_computed = self.run(plan).outcome is StepOutcome.DONE
+        can_remove = is_computed and self._context.remove(0, 1) and self._context.last_position(0) == 0
+        self._context.clear()
+        return can_remove
 
     def interrupt(self) -> None:
         self._context.interrupt()

@@ -77,6 +77,10 @@ def test_a_hundred_clients_that_leave_at_random_leave_nothing(live):
         client.join()
 
     assert settled(live) == (0, 0, 0, 0, 0)
+    # What stays is the prefix cache's, within its limits.
+    engine = live.statistics()["engine"]
+    assert engine["cache"]["num_entries"] <= 64
+    assert engine["cache"]["num_cells"] <= engine["num_cells"] // 2
     began = time.monotonic()
     live.alive()
     assert time.monotonic() - began < 5

@@ -35,11 +35,17 @@ class Site:
     used_keys: list[int] = field(default_factory=list)
     max_body_bytes: int = 1_000_000
     strict_fields: bool = False
+    has_shared_prefixes: bool = False
     load_failure: Exception | None = None
 
     def __post_init__(self) -> None:
         self.runtime = Runtime(
-            RuntimeSettings(num_lanes=4, max_waiting=16, strict_fields=self.strict_fields),
+            RuntimeSettings(
+                num_lanes=4,
+                max_waiting=16,
+                strict_fields=self.strict_fields,
+                has_shared_prefixes=self.has_shared_prefixes,
+            ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
             clock=SystemClock(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from inference.domain.admission import EventSink, Submission
 from inference.domain.errors import SkippyError
@@ -31,21 +32,42 @@ class ManualClock:
         return self.now_s
 
 
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What was computed for one token: shared cells are the same object. It is right for whoever has
+    the same tokens up to here, and for nobody of another namespace."""
+
+    token_id: int
+    namespace: str
+
+
 class ScriptedRunner:
     """A ModelRunner that keeps cells as llama.cpp does and draws the tokens that a test wants.
 
     It is strict: positions that do not follow the cells, unknown sequences, outputs that are not
-    marked are assertion errors, because llama.cpp would refuse or die.
+    marked, cells of other tokens than the sequence's own are assertion errors, because llama.cpp would
+    refuse, die, or compute nonsense.
     """
 
     def __init__(
-        self, *, num_cells: int = 4096, num_lanes: int = 4, clock: ManualClock | None = None
+        self,
+        *,
+        num_cells: int = 4096,
+        num_lanes: int = 4,
+        num_sequences: int | None = None,
+        clock: ManualClock | None = None,
     ) -> None:
         self.num_cells = num_cells
         self.num_vocabulary = VOCABULARY
         self.end_token_ids = frozenset({END_TOKEN})
         self.num_lanes = num_lanes
-        self.cells: dict[int, list[int]] = {}
+        self.num_sequences = num_sequences or num_lanes
+        self.can_share_prefixes = True
+        self.cells: dict[int, list[Cell]] = {}
+        self.kept: set[int] = set()
+        self.copies: list[tuple[int, int, int]] = []
+        self.copy_troubles: deque[bool | Exception] = deque()
+        self.drawn: dict[str, list[int]] = {}
         self.requests: dict[int, GenerationRequest] = {}
         self.num_drawn: dict[str, int] = {}
         self.plans: list[StepPlan] = []
@@ -63,11 +85,16 @@ class ScriptedRunner:
 
     @property
     def num_used_cells(self) -> int:
-        return sum(len(tokens) for tokens in self.cells.values())
+        return len({cell for cells in self.cells.values() for cell in cells})
+
+    @property
+    def num_running_cells(self) -> int:
+        return len({cell for one, cells in self.cells.items() if one in self.requests for cell in cells})
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
-        assert 0 <= sequence_id < self.num_lanes
-        assert sequence_id not in self.requests, "opened twice"
+        assert 0 <= sequence_id < self.num_sequences
+        assert sequence_id not in self.cells, "opened twice"
+        assert len(self.requests) < self.num_lanes
         self.requests[sequence_id] = request
         self.cells[sequence_id] = []
 
@@ -102,13 +129,15 @@ class ScriptedRunner:
         num_rows = min(num_rows, self.num_cells - self.num_used_cells)
         rows = zip(plan.token_ids.tolist(), plan.sequence_ids.tolist(), strict=True)
         for token_id, sequence_id in list(rows)[:num_rows]:
-            self.cells[sequence_id].append(token_id)
+            self.cells[sequence_id].append(Cell(token_id, self.requests[sequence_id].cache_namespace))
 
     def _next(self, sequence_id: int) -> int:
         request = self.requests[sequence_id]
         index = self.num_drawn.get(request.request_id, 0)
         self.num_drawn[request.request_id] = index + 1
-        return self.draw(request, index)
+        token_id = self.draw(request, index)
+        self.drawn.setdefault(request.request_id, []).append(token_id)
+        return token_id
 
     def _check(self, plan: StepPlan) -> None:
         assert plan.num_tokens > 0
@@ -121,17 +150,44 @@ class ScriptedRunner:
         marked = plan.sequence_ids[plan.is_output.astype(bool)].tolist()
         assert marked == [sequence.sequence_id for sequence in plan.outputs]
         for sequence in plan.sequences:
-            known = [*sequence.request.prompt_token_ids]
+            request = sequence.request
+            known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
-            begin = len(self.cells[sequence.sequence_id])
-            assert rows[: max(len(known) - begin, 0)] == known[begin : begin + len(rows)]
+            cells = self.cells[sequence.sequence_id]
+            assert [cell.token_id for cell in cells] + rows == known[: len(cells) + len(rows)]
+            assert all(cell.namespace == request.cache_namespace for cell in cells), "namespaces mix"
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         del self.cells[sequence_id][max_tokens:]
         return len(self.cells[sequence_id])
 
+    def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
+        trouble = self.copy_troubles.popleft() if self.copy_troubles else True
+        if isinstance(trouble, Exception):
+            raise trouble
+        if not trouble:
+            return False
+        self.copies.append((source_id, target_id, num_tokens))
+        try:
+            assert target_id in self.requests
+            assert not self.cells[target_id]
+            assert 0 < num_tokens <= len(self.cells[source_id])
+        except (AssertionError, KeyError) as violation:
+            self.violations.append(AssertionError(f"a wrong copy: {violation!r}"))
+            raise
+        self.cells[target_id] = self.cells[source_id][:num_tokens]
+        return True
+
+    def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
+        del self.requests[sequence_id]
+        self.kept.add(sequence_id)
+        del self.cells[sequence_id][num_tokens:]
+        return len(self.cells[sequence_id]) == num_tokens
+
     def close_sequence(self, sequence_id: int) -> None:
-        del self.requests[sequence_id], self.cells[sequence_id]
+        self.requests.pop(sequence_id, None)
+        self.kept.discard(sequence_id)
+        del self.cells[sequence_id]
 
     def interrupt(self) -> None:
         self.is_interrupted.set()
@@ -230,21 +286,37 @@ def make_request(
     prompt: int | tuple[int, ...] = 3,
     max_tokens: int = 4,
     ignore_eos: bool = False,
+    namespace: str = "",
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
-    return GenerationRequest(name, ids, max_tokens, SamplingParams(temperature=0.0), ignore_eos)
+    return GenerationRequest(
+        name, ids, max_tokens, SamplingParams(temperature=0.0), ignore_eos, cache_namespace=namespace
+    )
 
 
 class Engine:
-    """An EngineCore with stand-ins around it, stepped by the test."""
+    """An EngineCore with stand-ins around it, stepped by the test. Without a prefix cache unless the
+    test asks for it: the prompts of most tests begin alike, and that is not what they are about."""
 
-    def __init__(self, *, num_lanes: int = 4, num_cells: int = 4096, **config: float) -> None:
+    def __init__(
+        self, *, num_lanes: int = 4, num_cells: int = 4096, has_prefix_cache: bool = False, **config: float
+    ) -> None:
         self.clock = ManualClock()
         self.admission = FifoAdmission()
-        self.runner = ScriptedRunner(num_cells=num_cells, num_lanes=num_lanes, clock=self.clock)
         self.deliveries: list[list[tuple[EventSink, Event]]] = []
-        self.config = EngineConfig(num_lanes=num_lanes, num_cells=max(num_cells, 256), **config)  # type: ignore[arg-type]
+        self.config = EngineConfig(
+            num_lanes=num_lanes,
+            num_cells=max(num_cells, 256),
+            has_prefix_cache=has_prefix_cache,
+            **config,  # type: ignore[arg-type]
+        )
+        self.runner = ScriptedRunner(
+            num_cells=num_cells,
+            num_lanes=num_lanes,
+            num_sequences=self.config.num_sequences,
+            clock=self.clock,
+        )
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
         self.sinks: dict[str, RecordingSink] = {}
         self.submissions: dict[str, Submission] = {}
@@ -280,7 +352,9 @@ class Engine:
             raise violation
         statistics = self.core.statistics(is_alive=True)
         assert statistics.lanes.num_used == self.admission.num_held
-        assert statistics.num_cells_used == self.runner.num_used_cells
+        assert statistics.num_cells_used == self.runner.num_running_cells
+        assert statistics.num_cells_used + statistics.num_cells_cached == self.runner.num_used_cells
+        assert statistics.cache.num_entries == len(self.runner.kept)
 
     def check_all_free(self) -> None:
         self.check()
@@ -289,3 +363,4 @@ class Engine:
         assert statistics.num_cells_used == 0
         assert self.admission.num_held == 0
         assert not self.runner.requests
+        assert self.runner.num_used_cells == statistics.num_cells_cached

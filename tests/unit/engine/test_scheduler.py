@@ -42,6 +42,7 @@ class Bench:
         return sequence
 
     def plan(self) -> StepPlan:
+        self.scheduler.resume_where_it_fits()
         plan = self.scheduler.schedule()
         assert plan is not None
         self.scheduler.check_integrity()

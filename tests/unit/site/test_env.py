@@ -27,6 +27,13 @@ def test_values_are_converted_and_empty_ones_are_absent():
     assert found.database_url == "postgresql://a@b/c"
 
 
+def test_prefixes_are_cached_and_users_kept_apart_unless_told():
+    found = read_environment({})
+    assert (found.prefix_cache, found.shared_prefixes) == (True, False)
+    found = read_environment({"SKIPPY_PREFIX_CACHE": "off", "SKIPPY_SHARED_PREFIXES": "yes"})
+    assert (found.prefix_cache, found.shared_prefixes) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -40,6 +47,7 @@ def test_values_are_converted_and_empty_ones_are_absent():
         ("SKIPPY_SERVER", "gunicorn"),
         ("SKIPPY_DRAIN_GRACE_S", "nan"),
         ("SKIPPY_STRICT_FIELDS", "maybe"),
+        ("SKIPPY_PREFIX_CACHE", "maybe"),
         ("SKIPPY_PUBLIC_URL", "example.org"),
         ("SKIPPY_PUBLIC_URL", "ftp://example.org"),
         ("SKIPPY_TRUSTED_PROXIES", "10.0.0.0/8, proxy"),

@@ -1,0 +1,144 @@
+"""The KV cells of a model: what llama.cpp holds and what we know of it, kept in step.
+
+Every change is made twice, in the runner's memory and in the prefix cache's books. Here both are one
+call, so that nobody can make one without the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from inference.domain.cache_affinity import CacheAffinity
+from inference.domain.requests import GenerationRequest
+from inference.engine.config import EngineConfig
+from inference.engine.model_runner import ModelRunner
+from inference.engine.prefix_cache import PrefixCache, PrefixMatch
+from inference.engine.sequence import Sequence, TokenArray
+
+logger = logging.getLogger(__name__)
+
+
+class KvMemory:
+    """Belongs to the engine thread; `affinity.statistics` and `num_cells_running` are for all.
+
+    Idle entries never stand in anybody's way: whoever runs and needs cells gets theirs.
+    """
+
+    def __init__(self, runner: ModelRunner, config: EngineConfig) -> None:
+        self._runner = runner
+        self._config = config
+        self._cache = self._make_cache()
+        if config.has_prefix_cache and not runner.can_share_prefixes:
+            logger.info("This model's memory cannot be shared in part: every prompt is computed whole")
+
+    def _make_cache(self) -> PrefixCache:
+        config, runner = self._config, self._runner
+        is_enabled = config.has_prefix_cache and runner.can_share_prefixes
+        num_sequences = config.num_sequences if is_enabled else config.num_lanes
+        return PrefixCache(
+            is_enabled=is_enabled,
+            num_cells=runner.num_cells,
+            num_sequences=num_sequences,
+            max_entries=num_sequences - config.num_lanes,
+            min_tokens=config.min_cached_tokens,
+            max_cells=config.effective_max_cached_cells,
+        )
+
+    @property
+    def affinity(self) -> CacheAffinity:
+        return self._cache
+
+    @property
+    def num_cells_running(self) -> int:
+        """Distinct cells of running sequences."""
+        return self._cache.num_cells_running
+
+    # -- sequences ------------------------------------------------------------------------------
+
+    def open(self, request: GenerationRequest) -> int:
+        """A KV sequence for a request, without cells. The runner's side is opened by the caller."""
+        prompt: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
+        return self._cache.open(request.cache_namespace, prompt)
+
+    def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
+        """What is there for all tokens that a sequence knows, or is being computed by one of
+        `leader_ids`."""
+        return self._cache.find(
+            sequence.request.cache_namespace,
+            sequence.first(sequence.num_tokens),
+            own_id=sequence.sequence_id,
+            leader_ids=leader_ids,
+        )
+
+    def adopt(self, sequence: Sequence, match: PrefixMatch) -> None:
+        """Let a sequence begin with the cells of a match. Whatever goes wrong, its prompt is just
+        computed."""
+        sequence_id = sequence.sequence_id
+        try:
+            is_copied = self._runner.copy_prefix(match.source_id, sequence_id, match.num_tokens)
+        except Exception:
+            logger.exception("A prefix of %d tokens could not be copied", match.num_tokens)
+            self._runner.rewind(sequence_id, 0)
+            is_copied = False
+        if is_copied:
+            self._cache.share(match, sequence_id)
+            sequence.adopt(match.num_tokens)
+
+    def grow(self, sequence_id: int, num_tokens: int) -> None:
+        """A step computed so many more tokens of a sequence."""
+        self._cache.grow(sequence_id, num_tokens)
+
+    def rewind(self, sequence_id: int, max_tokens: int) -> int:
+        """Keep the cells of at most so many tokens; returns of how many there are some, as llama.cpp
+        knows it."""
+        num_kept = self._runner.rewind(sequence_id, max_tokens)
+        self._cache.resize(sequence_id, num_kept)
+        return num_kept
+
+    def retire(self, sequence: Sequence, *, has_failed: bool) -> None:
+        """A sequence ended: its cells stay for those who begin alike, where that makes sense. Not
+        after a failure: who knows what is in them."""
+        sequence_id = sequence.sequence_id
+        computed = None if has_failed else sequence.first(sequence.num_computed)
+        retirement = self._cache.retire(sequence_id, computed)
+        if retirement.num_kept and not self._runner.keep_sequence(sequence_id, retirement.num_kept):
+            self._cache.forget(sequence_id)
+            self._runner.close_sequence(sequence_id)
+        self._free(retirement.freed_ids)
+
+    # -- room -----------------------------------------------------------------------------------
+
+    def make_room(self, num_cells: int) -> None:
+        """Give up idle entries until so many cells are free, as far as there are any."""
+        self._free(self._cache.evict_for(num_cells))
+
+    def evict_one(self) -> bool:
+        """Give up one idle entry; False where none would give a cell back."""
+        evicted = self._cache.evict_one()
+        self._free(evicted)
+        return bool(evicted)
+
+    def trim(self) -> None:
+        """Give up idle entries beyond the limits."""
+        self._free(self._cache.trim())
+
+    def reset(self) -> None:
+        """Forget everything without asking the runner, which is about to be freed as a whole."""
+        self._cache = self._make_cache()
+
+    def _free(self, sequence_ids: Iterable[int]) -> None:
+        for sequence_id in sequence_ids:
+            self._runner.close_sequence(sequence_id)
+
+    def check_integrity(self, sequences: list[Sequence]) -> None:
+        """Raise AssertionError unless the books agree with themselves and with what runs."""
+        self._cache.check_integrity()
+        for sequence in sequences:
+            if self._cache.length(sequence.sequence_id) != sequence.num_computed:
+                raise AssertionError(f"{sequence!r} does not hold so many cells: {self!r}")
+
+    def __repr__(self) -> str:
+        return f"<KvMemory {self.num_cells_running} cells running, {self._cache!r}>"

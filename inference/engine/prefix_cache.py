@@ -1,0 +1,282 @@
+"""Tokens that were computed once are not computed again: for whoever begins with the same ones.
+
+Most prompts of a service begin like one that was there before: the same system prompt, or the same
+conversation up to the last turn. Their KV cells can be shared without copying anything, by giving a
+second name to them, so a sequence that ends leaves its cells here instead of freeing them, and one
+that begins takes the longest beginning that it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference.domain.cache_affinity import PrefixCacheStatistics
+from inference.engine.cell_ledger import CellLedger
+from inference.engine.radix_tree import RadixTree
+from inference.engine.sequence import TokenArray
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixMatch:
+    """What is there for a prompt.
+
+    `num_tokens` of it have cells, held by `source_id`; 0 where too few have. `num_awaited` will have,
+    once the sequence `leader_id` has computed them; 0 where nobody computes more than is there.
+    """
+
+    source_id: int = -1
+    num_tokens: int = 0
+    leader_id: int = -1
+    num_awaited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """What became of a sequence that ended: the cells of its first `num_kept` tokens stay (0: none).
+
+    `freed_ids` have lost their place; their cells are to be freed. Where nothing was kept, the
+    sequence itself is one of them.
+    """
+
+    num_kept: int
+    freed_ids: tuple[int, ...]
+
+
+class PrefixCache:
+    """The tokens behind every KV sequence: of those that run, and of idle entries.
+
+    Only the engine thread uses it; it makes no call to llama.cpp but says which ids are to be freed.
+    Hits are looked for in one namespace only. The prompt of a running sequence counts as far as it
+    is computed. Entries are given up in the order of their last use, but first those that give cells
+    back: cells that a running sequence shares are pinned by it, whoever else lets go of them.
+
+    `min_tokens`: shorter beginnings are neither kept nor shared. `max_entries`, `max_cells`: of idle
+    entries; cells that running sequences share do not count. `max_entries` 0 still shares between
+    running sequences.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_enabled: bool,
+        num_cells: int,
+        num_sequences: int,
+        max_entries: int,
+        min_tokens: int,
+        max_cells: int,
+    ) -> None:
+        self.is_enabled = is_enabled
+        self.min_tokens = min_tokens
+        self._num_cells = num_cells
+        self._max_entries = max_entries
+        self._max_cells = max_cells
+        self._ledger = CellLedger(num_sequences)
+        self._tree = RadixTree()
+        # The idle entries, the one whose last use is longest ago first; the values mean nothing.
+        self._entries: dict[int, None] = {}
+        self._total_hits = 0
+        self._total_hit_tokens = 0
+        self._total_evictions = 0
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def num_cells_free(self) -> int:
+        return self._num_cells - self._ledger.num_used
+
+    @property
+    def num_cells_running(self) -> int:
+        """Distinct cells that running sequences hold. From any thread."""
+        return max(0, self._ledger.num_used - self._ledger.num_idle)
+
+    @property
+    def statistics(self) -> PrefixCacheStatistics:
+        return PrefixCacheStatistics(
+            num_entries=len(self._entries),
+            num_cells=self._ledger.num_idle,
+            total_hits=self._total_hits,
+            total_hit_tokens=self._total_hit_tokens,
+            total_evictions=self._total_evictions,
+        )
+
+    def length(self, sequence_id: int) -> int:
+        """Cells that a sequence holds."""
+        return self._ledger.length(sequence_id)
+
+    def matched_tokens(self, *, namespace: str, token_ids: Sequence[int]) -> int:
+        return self.find(namespace, np.asarray(token_ids, dtype=np.int32)).num_tokens
+
+    def find(
+        self, namespace: str, token_ids: TokenArray, *, own_id: int = -1, leader_ids: Collection[int] = ()
+    ) -> PrefixMatch:
+        """The best beginning for these tokens (int32), of which the last one is always computed again:
+        the next token is drawn from its logits.
+
+        `leader_ids` are the sequences that compute their prompts now and may be waited for, which
+        pays off where they will have at least `min_tokens` more than is there.
+        """
+        if not self.is_enabled:
+            return PrefixMatch()
+        most = len(token_ids) - 1
+        source_id, num_tokens, leader_id, num_awaited = -1, 0, -1, 0
+        for overlap in self._tree.overlaps(namespace, token_ids):
+            length = min(overlap.num_tokens, most)
+            if length <= num_tokens and length <= num_awaited:
+                break
+            for holder in overlap.holders:
+                if holder == own_id:
+                    continue
+                num_there = min(length, self._ledger.length(holder))
+                if num_there > num_tokens:
+                    source_id, num_tokens = holder, num_there
+                if length > num_awaited and holder in leader_ids:
+                    leader_id, num_awaited = holder, length
+        if num_tokens < self.min_tokens:
+            source_id, num_tokens = -1, 0
+        if num_awaited - num_tokens < self.min_tokens:
+            leader_id, num_awaited = -1, 0
+        return PrefixMatch(source_id, num_tokens, leader_id, num_awaited)
+
+    # -- sequences that run ---------------------------------------------------------------------
+
+    def open(self, namespace: str, prompt: TokenArray) -> int:
+        """An id for a new sequence. There is one as long as no more run than there are lanes."""
+        sequence_id = self._ledger.open()
+        if self.is_enabled:
+            self._tree.insert(sequence_id, namespace, prompt)
+        return sequence_id
+
+    def share(self, match: PrefixMatch, sequence_id: int) -> None:
+        """The cells of a match were given to a sequence, too."""
+        self._ledger.share(match.source_id, sequence_id, match.num_tokens)
+        self._touch(match.source_id)
+        self._total_hits += 1
+        self._total_hit_tokens += match.num_tokens
+
+    def grow(self, sequence_id: int, num_tokens: int) -> None:
+        """So many more of its tokens were computed."""
+        self._ledger.grow(sequence_id, num_tokens)
+
+    def resize(self, sequence_id: int, num_tokens: int) -> None:
+        """Exactly so many of its tokens have cells."""
+        self._ledger.resize(sequence_id, num_tokens)
+
+    # -- sequences that end ---------------------------------------------------------------------
+
+    def retire(self, sequence_id: int, computed: TokenArray | None) -> Retirement:
+        """A sequence ended; `computed` are the tokens that have cells, None where they are not worth
+        keeping. What it makes superfluous goes, and what goes beyond the limits."""
+        if not self.is_enabled:
+            self._ledger.close(sequence_id)
+            return Retirement(0, (sequence_id,))
+        namespace = self._tree.namespace(sequence_id)
+        self._tree.remove(sequence_id)
+        freed: list[int] = []
+        num_kept = 0 if computed is None else self._num_worth_keeping(namespace, computed)
+        if computed is not None and num_kept:
+            computed = computed[:num_kept]
+            self._ledger.resize(sequence_id, num_kept)
+            freed = [self._drop(entry) for entry in self._beginnings(namespace, computed)]
+            self._tree.insert(sequence_id, namespace, computed)
+            self._ledger.set_idle(sequence_id)
+            self._entries[sequence_id] = None
+        else:
+            self._ledger.close(sequence_id)
+            freed = [sequence_id]
+        freed += self.trim()
+        return Retirement(0 if sequence_id in freed else num_kept, tuple(freed))
+
+    def trim(self) -> list[int]:
+        """Give up entries beyond the limits; returns the ids to free."""
+        freed: list[int] = []
+        while len(self._entries) > self._max_entries:
+            victim = self._victim()
+            freed.append(self._evict(next(iter(self._entries)) if victim is None else victim))
+        while self._ledger.num_idle > self._max_cells and (victim := self._victim()) is not None:
+            freed.append(self._evict(victim))
+        return freed
+
+    def evict_for(self, num_cells: int) -> list[int]:
+        """Give up entries until `num_cells` are free, or none would free any; returns ids to free."""
+        freed: list[int] = []
+        while self.num_cells_free < num_cells and (victim := self._victim()) is not None:
+            freed.append(self._evict(victim))
+        return freed
+
+    def evict_one(self) -> list[int]:
+        """Give up the entry that was not used for longest; returns the ids to free."""
+        victim = self._victim()
+        return [] if victim is None else [self._evict(victim)]
+
+    def forget(self, sequence_id: int) -> None:
+        """An entry's cells could not be kept after all: no eviction, it just is not there."""
+        if sequence_id in self._entries:
+            self._drop(sequence_id)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _num_worth_keeping(self, namespace: str, computed: TokenArray) -> int:
+        """How many of these tokens become an entry; 0 where there are too few, or an entry has them."""
+        num_tokens = min(len(computed), self._max_cells)
+        if not self._max_entries or num_tokens < self.min_tokens:
+            return 0
+        for overlap in self._tree.overlaps(namespace, computed[:num_tokens])[:1]:
+            if overlap.num_tokens == num_tokens:
+                for entry in overlap.holders & self._entries.keys():
+                    self._touch(entry)
+                    return 0
+        return num_tokens
+
+    def _beginnings(self, namespace: str, computed: TokenArray) -> list[int]:
+        """Entries that have nothing which `computed` has not."""
+        found: set[int] = set()
+        for overlap in self._tree.overlaps(namespace, computed):
+            for holder in overlap.holders & self._entries.keys():
+                if self._ledger.length(holder) <= overlap.num_tokens:
+                    found.add(holder)
+        return sorted(found)
+
+    def _touch(self, sequence_id: int) -> None:
+        if sequence_id in self._entries:
+            del self._entries[sequence_id]
+            self._entries[sequence_id] = None
+
+    def _victim(self) -> int | None:
+        """The least recently used entry that gives cells back; None where none does."""
+        for entry in self._entries:
+            if self._ledger.num_gained(entry):
+                return entry
+        return None
+
+    def _evict(self, entry: int) -> int:
+        self._total_evictions += 1
+        return self._drop(entry)
+
+    def _drop(self, entry: int) -> int:
+        del self._entries[entry]
+        self._tree.remove(entry)
+        self._ledger.close(entry)
+        return entry
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless tree, ledger and limits agree."""
+        self._ledger.check_integrity()
+        self._tree.check_integrity()
+        if len(self._entries) > self._max_entries:
+            raise AssertionError(f"{self!r}: more than {self._max_entries} entries")
+        for entry in self._entries:
+            if self._ledger.length(entry) < self.min_tokens:
+                raise AssertionError(f"{self!r}: entry {entry} is too short")
+        if not self._entries and self._ledger.num_idle:
+            raise AssertionError(f"{self!r}: idle cells that no entry holds")
+
+    def __repr__(self) -> str:
+        if not self.is_enabled:
+            return "<PrefixCache, off>"
+        return (
+            f"<PrefixCache {len(self._entries)} of {self._max_entries} entries, "
+            f"{self._ledger.num_idle} of {self._max_cells} cells, {self._total_hits} hits>"
+        )

@@ -1,0 +1,18 @@
+"""Who may find whose prompts in the prefix cache.
+
+A hit answers faster, so whoever can hit on another one's cells can find out what that one asked, by
+guessing it. Users are therefore kept apart, unless the administrator says that they need not be.
+"""
+
+from __future__ import annotations
+
+
+def cache_namespace(*, user_id: int, prompt_cache_key: str | None, is_shared: bool) -> str:
+    """The namespace of a request. `is_shared`: users share prefixes. Requests with different
+    `prompt_cache_key`s never do; a blank one is none.
+
+    Ids are digits and come first, so that no key can be made to look like another user.
+    """
+    owner = "all" if is_shared else f"user {user_id}"
+    key = (prompt_cache_key or "").strip()
+    return f"{owner}, key {key}" if key else owner
