@@ -11,8 +11,13 @@ class SamplingParams:
 
     Only `temperature` 0 is greedy: a neutral request (temperature 1, top_p 1, top_k 0, min_p 0)
     samples from the whole distribution. `seed` None means fresh randomness; 0 is a seed.
-    Penalties count over the generated tokens, as OpenAI's do. The defaults are those of
-    docs/decisions.md.
+    The defaults are those of docs/decisions.md.
+
+    `logit_bias` is added to the logits of these token ids, all of them in the vocabulary.
+    `repeat_penalty` (llama.cpp's: positive logits are divided by it, others multiplied; 1 is off)
+    sees prompt and generated tokens; presence and frequency penalty see the generated ones, as
+    OpenAI's do. All three look back over the last `repeat_last_n` tokens; -1 is all of them, 0
+    none.
     """
 
     temperature: float = 0.8
@@ -21,6 +26,9 @@ class SamplingParams:
     min_p: float = 0.05
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = -1
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
 
@@ -30,6 +38,7 @@ class GenerationRequest:
 
     `prompt_token_ids` is never empty and leaves room in the context for `max_tokens`, which is
     already clamped. Stop strings are not here: they are matched on text, on the event loop's side.
+    Before `min_tokens` are generated, the model cannot end its answer.
     """
 
     request_id: str
@@ -37,6 +46,7 @@ class GenerationRequest:
     max_tokens: int
     sampling: SamplingParams = SamplingParams()
     ignore_eos: bool = False
+    min_tokens: int = 0
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

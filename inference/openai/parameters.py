@@ -2,7 +2,7 @@
 
 A parameter that is silently dropped turns a benchmark into noise (echo, logprobs) or an answer
 into one that the caller did not ask for (n, response_format, tools). A value that asks for nothing
-is another matter: SDKs send `n: 1`, `logit_bias: {}` and `tools: []` all day. So each parameter
+is another matter: SDKs send `n: 1`, `best_of: 1` and `tools: []` all day. So each parameter
 here has its neutral values; anything else is refused by name.
 """
 
@@ -71,7 +71,6 @@ _HARMLESS_NUMBER = Refusal(_any_number)
 _BOTH: Mapping[str, Refusal] = {
     "n": Refusal(_number(1)),
     "best_of": Refusal(_number(1)),
-    "logit_bias": Refusal(_exactly({})),
     "structured_outputs": _ALWAYS,
     "json_schema": _ALWAYS,
     "grammar": _ALWAYS,
@@ -104,12 +103,8 @@ _BOTH: Mapping[str, Refusal] = {
     "top_n_sigma": Refusal(_number(-1)),
     "dynatemp_range": _NOT_ZERO,
     "dynatemp_exponent": _HARMLESS_NUMBER,
-    "repeat_penalty": Refusal(_number(1), "Use 'frequency_penalty' or 'presence_penalty'."),
-    "repetition_penalty": Refusal(_number(1), "Use 'frequency_penalty' or 'presence_penalty'."),
-    "repeat_last_n": Refusal(_number(-1)),
     "samplers": _ALWAYS,
     "sampler_sequence": _ALWAYS,
-    "min_tokens": _NOT_ZERO,
     "n_predict": Refusal(_never, "Use 'max_tokens'."),
     "n_probs": _NOT_ZERO,
     "prompt_logprobs": _ALWAYS,

@@ -6,9 +6,11 @@ client did not send a field (or sent null), so that a model's own defaults can f
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from inference.domain.messages import ChatMessage
 from inference.domain.requests import SamplingParams
@@ -17,15 +19,19 @@ from inference.domain.requests import SamplingParams
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
 
 MAX_INT32 = 2**31 - 1
-# OpenAI's ranges, and llama.cpp's for the two that OpenAI lacks.
-RANGES: Mapping[str, tuple[int, int]] = {
+# OpenAI's ranges, and llama.cpp's for those that OpenAI lacks. A logit divided by a repeat penalty
+# near 0 would not be finite.
+RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
     "top_k": (0, MAX_INT32),
     "min_p": (0, 1),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
+    "repeat_penalty": (0.01, 100),
+    "repeat_last_n": (-1, MAX_INT32),
 }
+INTEGERS = frozenset({"top_k", "repeat_last_n"})
 
 
 def fold_seed(seed: int) -> int:
@@ -50,6 +56,9 @@ class SamplingRequest:
     min_p: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
     def resolve(self, defaults: Mapping[str, float]) -> SamplingParams:
@@ -57,21 +66,17 @@ class SamplingRequest:
         service's own (SamplingParams). `defaults` is keyed by the fields' names; it comes from a
         model's file, so what is out of range in it does not count."""
         own = SamplingParams()
-
-        def pick(sent: float | None, name: str, fallback: float) -> float:
-            if sent is not None:
-                return sent
-            value = defaults.get(name, fallback)
-            low, high = RANGES[name]
-            return value if low <= value <= high else fallback
-
+        numbers: dict[str, Any] = {}
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if value is None:
+                value = defaults.get(name, math.nan)
+            if not low <= value <= high:
+                value = getattr(own, name)
+            numbers[name] = int(value) if name in INTEGERS else float(value)
         return SamplingParams(
-            temperature=float(pick(self.temperature, "temperature", own.temperature)),
-            top_p=float(pick(self.top_p, "top_p", own.top_p)),
-            top_k=int(pick(self.top_k, "top_k", own.top_k)),
-            min_p=float(pick(self.min_p, "min_p", own.min_p)),
-            presence_penalty=float(pick(self.presence_penalty, "presence_penalty", own.presence_penalty)),
-            frequency_penalty=float(pick(self.frequency_penalty, "frequency_penalty", own.frequency_penalty)),
+            **numbers,
+            logit_bias=self.logit_bias,
             seed=None if self.seed is None else fold_seed(self.seed),
         )
 
@@ -89,6 +94,7 @@ class OutputRequest:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     ignore_eos: bool = False
+    min_tokens: int = 0
     is_stream: bool = False
     wants_usage: bool = False
     user: str | None = None

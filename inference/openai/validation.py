@@ -2,7 +2,7 @@
 
 Everything that can be known before the model is asked is decided here, so that no refusal has to
 come inside a stream that began with a 200. Ranges are OpenAI's (temperature up to 2, penalties
-within 2 of zero); top_k and min_p, which OpenAI lacks, have llama.cpp's.
+within 2 of zero); those of parameters that OpenAI lacks are llama.cpp's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from inference.openai.parameters import (
 from inference.openai.prompts import parse_prompt
 from inference.openai.protocol import (
     MAX_INT32,
-    RANGES,
     ChatRequest,
     CompletionRequest,
     OutputRequest,
-    SamplingRequest,
 )
+from inference.openai.sampling_fields import read_sampling
 
 MAX_STOPS = 4
 # Matching costs nothing by the stops' length, but preparing them does; nobody's stop is longer.
@@ -96,10 +95,11 @@ def _output(
     check_harmless(fields)
     request = OutputRequest(
         model=model,
-        sampling=_sampling(fields),
+        sampling=read_sampling(fields),
         stop=_stop(fields),
         max_tokens=max_tokens,
         ignore_eos=fields.boolean("ignore_eos") or False,
+        min_tokens=fields.integer("min_tokens", 0, MAX_INT32) or 0,
         is_stream=is_stream,
         wants_usage=wants_usage,
         user=fields.string("user", max_chars=MAX_LABEL_CHARS, is_label=True),
@@ -119,18 +119,6 @@ def _output(
 def _members(shared: OutputRequest) -> dict[str, Any]:
     """The inherited fields of a request, to make the whole one from."""
     return {field.name: getattr(shared, field.name) for field in dataclass_fields(OutputRequest)}
-
-
-def _sampling(fields: Fields) -> SamplingRequest:
-    return SamplingRequest(
-        temperature=fields.number("temperature", *RANGES["temperature"]),
-        top_p=fields.number("top_p", *RANGES["top_p"]),
-        top_k=fields.integer("top_k", *RANGES["top_k"]),
-        min_p=fields.number("min_p", *RANGES["min_p"]),
-        presence_penalty=fields.number("presence_penalty", *RANGES["presence_penalty"]),
-        frequency_penalty=fields.number("frequency_penalty", *RANGES["frequency_penalty"]),
-        seed=fields.integer("seed", -(2**63), 2**63 - 1),
-    )
 
 
 def _stop(fields: Fields) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from inference.domain.clock import Clock
+from inference.domain.errors import InvalidRequest
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, SamplingRequest
+from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
 from inference.parsing.text_stream import TextStream
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -45,11 +46,8 @@ class GenerationService:
         return self._submit(
             model,
             prompt,
-            max_tokens=request.max_tokens,
+            request,
             default_max_tokens=DEFAULT_CHAT_TOKENS,
-            sampling=request.sampling,
-            stop=request.stop,
-            ignore_eos=request.ignore_eos,
             lifecycle=lifecycle,
         )
 
@@ -63,11 +61,8 @@ class GenerationService:
         return self._submit(
             model,
             prompt,
-            max_tokens=request.max_tokens,
+            request,
             default_max_tokens=DEFAULT_COMPLETION_TOKENS,
-            sampling=request.sampling,
-            stop=request.stop,
-            ignore_eos=request.ignore_eos,
             lifecycle=lifecycle,
         )
 
@@ -75,32 +70,32 @@ class GenerationService:
         self,
         model: ServedModel,
         prompt: tuple[int, ...],
+        request: OutputRequest,
         *,
-        max_tokens: int | None,
         default_max_tokens: int,
-        sampling: SamplingRequest,
-        stop: tuple[str, ...],
-        ignore_eos: bool,
         lifecycle: RequestLifecycle,
     ) -> GenerationStream:
         description = model.description
+        max_tokens = resolve_max_tokens(
+            request.max_tokens,
+            num_prompt_tokens=len(prompt),
+            max_request_tokens=description.max_request_tokens,
+            default=default_max_tokens,
+        )
+        _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
         generation = GenerationRequest(
             request_id=lifecycle.identity.request_id,
             prompt_token_ids=prompt,
-            max_tokens=resolve_max_tokens(
-                max_tokens,
-                num_prompt_tokens=len(prompt),
-                max_request_tokens=description.max_request_tokens,
-                default=default_max_tokens,
-            ),
-            sampling=sampling.resolve(description.sampling_defaults),
-            ignore_eos=ignore_eos,
+            max_tokens=max_tokens,
+            sampling=request.sampling.resolve(description.sampling_defaults),
+            ignore_eos=request.ignore_eos,
+            min_tokens=request.min_tokens,
         )
         submitted_ts = self._clock.monotonic()
         handle = model.backend.submit(generation)
         return GenerationStream(
             handle,
-            text=TextStream(model.tokenizer.pieces, stop),
+            text=TextStream(model.tokenizer.pieces, request.stop),
             num_prompt_tokens=len(prompt),
             submitted_ts=submitted_ts,
             lifecycle=lifecycle,
@@ -108,3 +103,17 @@ class GenerationService:
 
     async def _in_pool(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+
+
+def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:
+    """What could not be checked before the model and the prompt's length were known."""
+    if request.min_tokens > max_tokens:
+        raise InvalidRequest(
+            f"Invalid 'min_tokens': it must not exceed the {max_tokens} tokens that may be generated.",
+            param="min_tokens",
+        )
+    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias):
+        raise InvalidRequest(
+            f"Invalid 'logit_bias': the token ids of this model are 0 to {num_vocabulary - 1}.",
+            param="logit_bias",
+        )

@@ -50,11 +50,12 @@ class SteppedEngine:
         max_tokens: int = 16,
         sampling: SamplingParams = GREEDY,
         ignore_eos: bool = False,
+        min_tokens: int = 0,
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
         sink = RecordingSink()
-        request = GenerationRequest(name, prompt, max_tokens, sampling, ignore_eos)
+        request = GenerationRequest(name, prompt, max_tokens, sampling, ignore_eos, min_tokens)
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
         self.admission.submit(submission)

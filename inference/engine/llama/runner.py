@@ -35,7 +35,7 @@ class LlamaRunner:
         self._owns_model = owns_model
         self._samplers: dict[int, Sampler] = {}
         self._end_token_ids = model.tokenizer.end_token_ids
-        self._banned_when_ignored = np.array(sorted(self._end_token_ids), dtype=np.int64)
+        self._end_token_array = np.array(sorted(self._end_token_ids), dtype=np.int64)
         try:
             self._context = LlamaContext(model, config)
         except BaseException:
@@ -62,8 +62,13 @@ class LlamaRunner:
         return self._end_token_ids
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
-        banned = self._banned_when_ignored if request.ignore_eos else None
-        self._samplers[sequence_id] = Sampler(request.sampling, banned_token_ids=banned)
+        must_go_on = request.ignore_eos or request.min_tokens > 0
+        self._samplers[sequence_id] = Sampler(
+            request.sampling,
+            prompt_token_ids=request.prompt_token_ids,
+            banned_token_ids=self._end_token_array if must_go_on else None,
+            num_banned_draws=None if request.ignore_eos else request.min_tokens,
+        )
 
     def run(self, plan: StepPlan) -> StepResult:
         self._batch.fill(plan)

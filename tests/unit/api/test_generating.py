@@ -42,6 +42,27 @@ async def test_a_whole_answer(site):
     assert record.request_id == answer.headers["x-request-id"]
 
 
+async def test_what_only_the_model_can_tell_is_refused_before_the_engine_is_asked(site):
+    for fields, param in (
+        ({"logit_bias": {"259": 1}}, "logit_bias"),
+        ({"min_tokens": 10, "max_tokens": 9}, "min_tokens"),
+        ({"min_tokens": 4097}, "min_tokens"),
+    ):
+        answer = await site.post(CHAT, chat(**fields))
+        assert (answer.status, answer.json()["error"]["param"]) == (400, param)
+    assert not site.engine.handles
+
+
+async def test_sampling_reaches_the_engine(site):
+    site.engine.play = speak("x")
+
+    await site.post(CHAT, chat(logit_bias={"258": 1}, min_tokens=9, max_tokens=9, repeat_penalty=1.5))
+
+    request = site.engine.handles[0].request
+    assert (request.sampling.logit_bias, request.min_tokens) == (((258, 1.0),), 9)
+    assert request.sampling.repeat_penalty == 1.5
+
+
 async def test_a_stream_adds_up_to_the_whole_answer_and_ends_once(site):
     site.engine.play = speak("a😸"[:1], "😸b")
 

@@ -56,7 +56,9 @@ RANGES = {
     "min_p": ("-0.1", "1.001"),
     "presence_penalty": ("-2.1", "2.1"),
     "frequency_penalty": ("-2.1", "2.1"),
-    "repeat_penalty": ("0.9", "1.1"),
+    "repeat_penalty": ("0", "-1", "100.1"),
+    "repetition_penalty": ("0", "100.1"),
+    "repeat_last_n": ("-2", "1.5", "2147483648"),
     "top_k": ("-1", "2147483648"),
 }
 
