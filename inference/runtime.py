@@ -236,6 +236,7 @@ class Runtime:
             model=model.id,
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
+            wants_logprobs=request.num_top_logprobs is not None,
         )
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
@@ -246,6 +247,7 @@ class Runtime:
             model=model.id,
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
+            wants_logprobs=request.num_top_logprobs is not None,
         )
 
     def statistics(self) -> RuntimeStatistics | None:

@@ -38,7 +38,8 @@ class GenerationRequest:
 
     `prompt_token_ids` is never empty and leaves room in the context for `max_tokens`, which is
     already clamped. Stop strings are not here: they are matched on text, on the event loop's side.
-    Before `min_tokens` are generated, the model cannot end its answer.
+    Before `min_tokens` are generated, the model cannot end its answer. `num_top_logprobs` asks how
+    likely each token was, and beside it for so many most likely ones; None does not ask.
     """
 
     request_id: str
@@ -47,6 +48,7 @@ class GenerationRequest:
     sampling: SamplingParams = SamplingParams()
     ignore_eos: bool = False
     min_tokens: int = 0
+    num_top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

@@ -1,6 +1,6 @@
 """Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
 
-A parameter that is silently dropped turns a benchmark into noise (echo, logprobs) or an answer
+A parameter that is silently dropped turns a benchmark into noise (echo, n_probs) or an answer
 into one that the caller did not ask for (n, response_format, tools). A value that asks for nothing
 is another matter: SDKs send `n: 1`, `best_of: 1` and `tools: []` all day. So each parameter
 here has its neutral values; anything else is refused by name.
@@ -123,8 +123,6 @@ _BOTH: Mapping[str, Refusal] = {
 
 CHAT_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
-    "logprobs": _NOT_FALSE,
-    "top_logprobs": _ALWAYS,
     "tools": _NOT_EMPTY_LIST,
     # With no tools in the request, both mean an ordinary answer.
     "tool_choice": Refusal(_exactly("none", "auto")),
@@ -148,7 +146,7 @@ COMPLETION_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
     "echo": _NOT_FALSE,
     "suffix": Refusal(_exactly("")),
-    "logprobs": _ALWAYS,
+    "top_logprobs": Refusal(_never, "Use 'logprobs'."),
     # Ignored, it would cut answers at 16 tokens and look like a bad model.
     "max_completion_tokens": Refusal(_never, "Use 'max_tokens'."),
 }

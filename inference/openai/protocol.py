@@ -85,7 +85,8 @@ class SamplingRequest:
 class OutputRequest:
     """What both endpoints share: how to generate, how far, and how to answer.
 
-    `max_tokens` is None where the service's default applies. `ignored_parameters` names what
+    `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
+    for logprobs at all. `ignored_parameters` names what
     nobody defines, cleaned for use in a header.
     """
 
@@ -95,6 +96,7 @@ class OutputRequest:
     max_tokens: int | None = None
     ignore_eos: bool = False
     min_tokens: int = 0
+    num_top_logprobs: int | None = None
     is_stream: bool = False
     wants_usage: bool = False
     user: str | None = None

@@ -38,6 +38,8 @@ MAX_STOPS = 4
 # Matching costs nothing by the stops' length, but preparing them does; nobody's stop is longer.
 MAX_STOP_CHARS = 1024
 MAX_MODEL_CHARS = 256
+MAX_CHAT_LOGPROBS = 20  # both are OpenAI's
+MAX_COMPLETION_LOGPROBS = 5
 MAX_IGNORED = 16
 MAX_IGNORED_CHARS = 64
 
@@ -60,6 +62,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         fields,
         model=model,
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        num_top_logprobs=_chat_logprobs(fields),
         ignored=ignored,
         strict_fields=strict_fields,
     )
@@ -73,7 +76,14 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     prompt = parse_prompt(fields)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
-    shared = _output(fields, model=model, max_tokens=max_tokens, ignored=[], strict_fields=strict_fields)
+    shared = _output(
+        fields,
+        model=model,
+        max_tokens=max_tokens,
+        num_top_logprobs=fields.integer("logprobs", 0, MAX_COMPLETION_LOGPROBS),
+        ignored=[],
+        strict_fields=strict_fields,
+    )
     return CompletionRequest(prompt=prompt, **_members(shared))
 
 
@@ -87,7 +97,13 @@ def _model(fields: Fields) -> str:
 
 
 def _output(
-    fields: Fields, *, model: str, max_tokens: int | None, ignored: list[str], strict_fields: bool
+    fields: Fields,
+    *,
+    model: str,
+    max_tokens: int | None,
+    num_top_logprobs: int | None,
+    ignored: list[str],
+    strict_fields: bool,
 ) -> OutputRequest:
     """Read what both endpoints share; last, see what is left over."""
     is_stream = fields.boolean("stream") or False
@@ -100,6 +116,7 @@ def _output(
         max_tokens=max_tokens,
         ignore_eos=fields.boolean("ignore_eos") or False,
         min_tokens=fields.integer("min_tokens", 0, MAX_INT32) or 0,
+        num_top_logprobs=num_top_logprobs,
         is_stream=is_stream,
         wants_usage=wants_usage,
         user=fields.string("user", max_chars=MAX_LABEL_CHARS, is_label=True),
@@ -119,6 +136,15 @@ def _output(
 def _members(shared: OutputRequest) -> dict[str, Any]:
     """The inherited fields of a request, to make the whole one from."""
     return {field.name: getattr(shared, field.name) for field in dataclass_fields(OutputRequest)}
+
+
+def _chat_logprobs(fields: Fields) -> int | None:
+    """How many alternatives for each token; None without `logprobs: true`."""
+    is_asked = fields.boolean("logprobs") or False
+    num_top = fields.integer("top_logprobs", 0, MAX_CHAT_LOGPROBS)
+    if num_top is not None and not is_asked:
+        raise fields.fail("top_logprobs", "it is only allowed when 'logprobs' is true")
+    return (num_top or 0) if is_asked else None
 
 
 def _stop(fields: Fields) -> tuple[str, ...]:

@@ -90,12 +90,16 @@ class GenerationService:
             sampling=request.sampling.resolve(description.sampling_defaults),
             ignore_eos=request.ignore_eos,
             min_tokens=request.min_tokens,
+            num_top_logprobs=request.num_top_logprobs,
         )
         submitted_ts = self._clock.monotonic()
         handle = model.backend.submit(generation)
         return GenerationStream(
             handle,
-            text=TextStream(model.tokenizer.pieces, request.stop),
+            text=TextStream(
+                model.tokenizer.pieces, request.stop, tracks_tokens=request.num_top_logprobs is not None
+            ),
+            tokenizer=model.tokenizer,
             num_prompt_tokens=len(prompt),
             submitted_ts=submitted_ts,
             lifecycle=lifecycle,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from inference.domain.events import Finished, FinishReason
+from inference.domain.events import Finished, FinishReason, TokenBatch
+from inference.domain.logprobs import TokenLogprobs
+from inference.domain.requests import SamplingParams
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel
 from tests.model.stepped_engine import GREEDY, SteppedEngine, chat
+from tests.unit.engine.scripted_engine_parts import RecordingSink
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +68,48 @@ def test_an_answer_has_its_minimum_of_tokens(engine: SteppedEngine) -> None:
         ended = sink.endings[0]
         assert isinstance(ended, Finished)
         assert ended.reason is FinishReason.STOP
+
+
+def logprobs_of(sink: RecordingSink) -> list[TokenLogprobs]:
+    return [one for event in sink.events if isinstance(event, TokenBatch) for one in event.logprobs]
+
+
+def test_logprobs_tell_the_greedy_choice(engine: SteppedEngine) -> None:
+    asks = engine.submit("asks", chat("Count to ten."), max_tokens=12, num_top_logprobs=20)
+    other = engine.submit("other", chat("Count to ten."), max_tokens=12)
+    engine.run()
+    found = logprobs_of(asks)
+    assert len(found) == len(asks.token_ids) > 3
+    assert not logprobs_of(other)
+    for token_id, one in zip(asks.token_ids, found, strict=True):
+        assert one.top[0] == (token_id, one.logprob)
+        values = [value for _, value in one.top]
+        assert values == sorted(values, reverse=True)
+        assert len({alternative for alternative, _ in one.top}) == 20
+        assert 0 < sum(math.exp(value) for value in values) <= 1.00001
+
+
+def test_logprobs_are_the_models_whatever_sampling_does(engine: SteppedEngine) -> None:
+    prompt = chat("Name a colour.")
+    plain = engine.submit("plain", prompt, max_tokens=1, num_top_logprobs=3)
+    engine.run()
+    first = plain.token_ids[0]
+    for name, sampling in {
+        "hot": SamplingParams(temperature=2.0, seed=1),
+        "biased": SamplingParams(logit_bias=((first, -100.0),)),
+        "repeat": SamplingParams(repeat_penalty=50.0, temperature=0.0),
+    }.items():
+        sink = engine.submit(name, prompt, max_tokens=1, sampling=sampling, num_top_logprobs=3)
+        engine.run()
+        (found,) = logprobs_of(sink)
+        (expected,) = logprobs_of(plain)
+        assert [token_id for token_id, _ in found.top] == [token_id for token_id, _ in expected.top]
+        assert [value for _, value in found.top] == pytest.approx([v for _, v in expected.top], abs=1e-3)
+        assert found.logprob == dict(found.top).get(sink.token_ids[0], found.logprob)
+        assert found.logprob <= expected.logprob + 1e-3
+
+
+def test_control_tokens_have_names(model: LlamaModel) -> None:
+    names = model.tokenizer.control_texts
+    assert "<|im_end|>" in names.values()
+    assert all(model.tokenizer.pieces[token_id] == b"" for token_id in names)

@@ -11,9 +11,10 @@ from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
 from inference.engine.llama.library import ModelLoadError
+from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens
-from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,12 @@ class LlamaRunner:
             return StepResult(StepOutcome.DONE)
         logits = self._context.logits(len(plan.outputs))
         samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
-        return StepResult(StepOutcome.DONE, draw_tokens(logits, samplers))
+        asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
+        token_ids = draw_tokens(logits, samplers)
+        if not asked:
+            return StepResult(StepOutcome.DONE, token_ids)
+        drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
+        return StepResult(StepOutcome.DONE, token_ids, drawn)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         num_computed = self._context.last_position(sequence_id) + 1

@@ -160,8 +160,7 @@ def test_long_stops_do_not_slow_each_token(live):
 def test_parameters_that_we_know_and_do_not_serve_are_named(live):
     refused = {
         "n": 2,
-        "logprobs": True,
-        "top_logprobs": 3,
+        "n_probs": 3,
         "tools": [{"type": "function", "function": {"name": "f"}}],
         "response_format": {"type": "json_object"},
         "chat_template": "x",

@@ -11,9 +11,6 @@ TOOL = {"type": "function", "function": {"name": "get_weather"}}
 CHANGES_A_CHAT = [
     ("n", 2),
     ("best_of", 2),
-    ("logprobs", True),
-    ("top_logprobs", 2),
-    ("top_logprobs", 0),
     ("tools", [TOOL]),
     ("tools", "x"),
     ("tool_choice", "required"),
@@ -68,7 +65,7 @@ def test_a_parameter_that_would_change_the_answer_is_refused_by_name(name: str, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("suffix", "end"), ("echo", True), ("logprobs", 0), ("logprobs", 2), ("best_of", 3), ("n", 2)],
+    [("suffix", "end"), ("echo", True), ("top_logprobs", 2), ("best_of", 3), ("n", 2)],
 )
 def test_the_same_for_completions(name: str, value: object) -> None:
     error = completion_refusal(**{name: value})
