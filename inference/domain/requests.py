@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -18,6 +20,11 @@ class SamplingParams:
     sees prompt and generated tokens; presence and frequency penalty see the generated ones, as
     OpenAI's do. All three look back over the last `repeat_last_n` tokens; -1 is all of them, 0
     none.
+
+    `stages` are taken in their order (all of them may be there and do nothing). Mirostat (1 or 2; 0
+    is off) takes the place of everything that takes tokens away. `top_n_sigma` up to 0 is off, as
+    are 0 of `dynatemp_range`, `xtc_probability` and `dry_multiplier`; a `dry_penalty_last_n` of -1
+    looks back over everything.
     """
 
     temperature: float = 0.8
@@ -28,6 +35,21 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repeat_penalty: float = 1.0
     repeat_last_n: int = -1
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = DEFAULT_SEQUENCE_BREAKERS
+    mirostat_mode: int = 0
+    mirostat_entropy: float = 5.0
+    mirostat_learning_rate: float = 0.1
+    stages: tuple[SamplerStage, ...] = DEFAULT_STAGES
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 

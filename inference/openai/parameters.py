@@ -56,11 +56,6 @@ def _text_format(value: object) -> bool:
     return isinstance(value, dict) and value.get("type") == "text"
 
 
-def _idle_mapping(name: str) -> Callable[[object], bool]:
-    """An object whose member `name` is absent or 0."""
-    return lambda value: isinstance(value, dict) and _number(0)(value.get(name, 0))
-
-
 _NOT_ZERO = Refusal(_number(0))
 _NOT_FALSE = Refusal(_exactly(False))
 _NOT_EMPTY_LIST = Refusal(_exactly([]))
@@ -83,28 +78,6 @@ _BOTH: Mapping[str, Refusal] = {
     "adaptive_target": _ALWAYS,
     "adaptive_decay": _HARMLESS_NUMBER,
     "backend_sampling": _ALWAYS,
-    "mirostat": _NOT_ZERO,
-    "mirostat_mode": _NOT_ZERO,
-    "mirostat_tau": _HARMLESS_NUMBER,
-    "mirostat_eta": _HARMLESS_NUMBER,
-    "mirostat_entropy": _HARMLESS_NUMBER,
-    "mirostat_learning_rate": _HARMLESS_NUMBER,
-    "dry": Refusal(_idle_mapping("multiplier")),
-    "dry_multiplier": _NOT_ZERO,
-    "dry_base": _HARMLESS_NUMBER,
-    "dry_allowed_length": _HARMLESS_NUMBER,
-    "dry_penalty_last_n": _HARMLESS_NUMBER,
-    "xtc": Refusal(_idle_mapping("probability")),
-    "xtc_probability": _NOT_ZERO,
-    "xtc_threshold": _HARMLESS_NUMBER,
-    "typical_p": Refusal(_number(1)),
-    "typ_p": Refusal(_number(1)),
-    "top_nsigma": Refusal(_number(-1)),
-    "top_n_sigma": Refusal(_number(-1)),
-    "dynatemp_range": _NOT_ZERO,
-    "dynatemp_exponent": _HARMLESS_NUMBER,
-    "samplers": _ALWAYS,
-    "sampler_sequence": _ALWAYS,
     "n_predict": Refusal(_never, "Use 'max_tokens'."),
     "n_probs": _NOT_ZERO,
     "prompt_logprobs": _ALWAYS,

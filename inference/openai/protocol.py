@@ -14,6 +14,7 @@ from typing import Any
 
 from inference.domain.messages import ChatMessage
 from inference.domain.requests import SamplingParams
+from inference.domain.sampling import SamplerStage
 
 # llama.cpp reads this seed as "draw one at random" (LLAMA_DEFAULT_SEED in llama.h).
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
@@ -30,8 +31,21 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "frequency_penalty": (-2, 2),
     "repeat_penalty": (0.01, 100),
     "repeat_last_n": (-1, MAX_INT32),
+    "typical_p": (0, 1),
+    "top_n_sigma": (-1, 1000),
+    "dynatemp_range": (0, 2),
+    "dynatemp_exponent": (0, 100),
+    "xtc_probability": (0, 1),
+    "xtc_threshold": (0, 1),
+    "dry_multiplier": (0, 100),
+    "dry_base": (1, 100),
+    "dry_allowed_length": (0, MAX_INT32),
+    "dry_penalty_last_n": (-1, MAX_INT32),
+    "mirostat_mode": (0, 2),
+    "mirostat_entropy": (0, 100),
+    "mirostat_learning_rate": (0, 1),
 }
-INTEGERS = frozenset({"top_k", "repeat_last_n"})
+INTEGERS = frozenset({"top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "mirostat_mode"})
 
 
 def fold_seed(seed: int) -> int:
@@ -58,6 +72,21 @@ class SamplingRequest:
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: tuple[str, ...] | None = None
+    mirostat_mode: int | None = None
+    mirostat_entropy: float | None = None
+    mirostat_learning_rate: float | None = None
+    stages: tuple[SamplerStage, ...] | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
@@ -76,6 +105,12 @@ class SamplingRequest:
             numbers[name] = int(value) if name in INTEGERS else float(value)
         return SamplingParams(
             **numbers,
+            dry_sequence_breakers=(
+                own.dry_sequence_breakers
+                if self.dry_sequence_breakers is None
+                else self.dry_sequence_breakers
+            ),
+            stages=own.stages if self.stages is None else self.stages,
             logit_bias=self.logit_bias,
             seed=None if self.seed is None else fold_seed(self.seed),
         )

@@ -11,6 +11,7 @@ import pytest
 from inference.domain.events import Finished, FinishReason, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import SamplingParams
+from inference.domain.sampling import SamplerStage
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel
 from tests.model.stepped_engine import GREEDY, SteppedEngine, chat
@@ -113,3 +114,62 @@ def test_control_tokens_have_names(model: LlamaModel) -> None:
     names = model.tokenizer.control_texts
     assert "<|im_end|>" in names.values()
     assert all(model.tokenizer.pieces[token_id] == b"" for token_id in names)
+
+
+RARE = {
+    "typical": {"typical_p": 0.8},
+    "sigma": {"top_n_sigma": 1.0},
+    "dynamic": {"dynatemp_range": 0.5},
+    "xtc": {"xtc_probability": 0.5},
+    "dry": {"dry_multiplier": 0.8},
+    "mirostat 1": {"mirostat_mode": 1},
+    "mirostat 2": {"mirostat_mode": 2},
+    "order": {"stages": (SamplerStage.TEMPERATURE, SamplerStage.TOP_P)},
+}
+
+
+def test_every_rare_stage_generates_beside_the_others_and_repeats_its_seed(engine: SteppedEngine) -> None:
+    answers: list[dict[str, list[int]]] = []
+    for attempt in range(2):
+        sinks = {}
+        for name, fields in RARE.items():
+            sampling = SamplingParams(seed=4, **fields)  # type: ignore[arg-type]
+            prompt = chat("Tell me about rivers.")
+            sinks[name] = engine.submit(f"{name} {attempt}", prompt, max_tokens=8, sampling=sampling)
+        engine.run()
+        answers.append({name: sink.token_ids for name, sink in sinks.items()})
+    assert all(len(answer) > 2 for answer in answers[0].values())
+    # The first tokens come from the same logits; later ones may part with the batch's shape.
+    assert [answer[0] for answer in answers[0].values()] == [answer[0] for answer in answers[1].values()]
+
+
+def test_dry_ends_a_loop(engine: SteppedEngine) -> None:
+    prompt = "one two three one two three one two three one two"
+    loop = engine.submit("loop", prompt, max_tokens=9, ignore_eos=True)
+    dry = replace(GREEDY, dry_multiplier=5.0)
+    free = engine.submit("free", prompt, max_tokens=9, ignore_eos=True, sampling=dry)
+    engine.run()
+    assert len(set(loop.token_ids)) <= 4
+    assert free.token_ids[0] != loop.token_ids[0]
+
+
+def test_random_and_other_state_survives_a_preemption(model: LlamaModel) -> None:
+    sampling = SamplingParams(seed=9, dry_multiplier=0.8, typical_p=0.9, repeat_penalty=1.1)
+    counts = []
+    for num_cells in (1024, 256):
+        config = EngineConfig(num_threads=1, num_lanes=3, num_cells=num_cells)
+        with SteppedEngine(model, config) as stepped:
+            sinks = [
+                stepped.submit(f"{n}", f"Item {n}:", max_tokens=100, ignore_eos=True, sampling=sampling)
+                for n in range(3)
+            ]
+            samplers = {}
+            while stepped.core.step():
+                samplers.update(stepped.runner._samplers)
+            statistics = stepped.core.statistics(is_alive=True)
+            assert (statistics.total_preemptions > 0) == (num_cells == 256)
+            assert [len(sink.token_ids) for sink in sinks] == [100] * 3
+            # The same numbers were taken from each, no more and no fewer.
+            counts.append([sampler.uniform() for _, sampler in sorted(samplers.items())])
+            stepped.check_all_free()
+    assert counts[0] == counts[1]

@@ -67,6 +67,7 @@ class LlamaRunner:
         self._samplers[sequence_id] = Sampler(
             request.sampling,
             prompt_token_ids=request.prompt_token_ids,
+            pieces=self._model.tokenizer.pieces,
             banned_token_ids=self._end_token_array if must_go_on else None,
             num_banned_draws=None if request.ignore_eos else request.min_tokens,
         )

@@ -165,7 +165,6 @@ def test_parameters_that_we_know_and_do_not_serve_are_named(live):
         "response_format": {"type": "json_object"},
         "chat_template": "x",
         "grammar": "root ::= x",
-        "mirostat_mode": 1,
     }
     for name, value in refused.items():
         answer = live.chat(**{name: value})
@@ -263,3 +262,24 @@ def test_mixed_loads_of_every_size_leave_the_engine_whole(live):
 
     assert codes == {200}
     live.alive()
+
+
+def test_every_way_of_sampling_is_served_side_by_side(live):
+    ways = [
+        {"typical_p": 0.8},
+        {"top_nsigma": 1.0},
+        {"dynatemp_range": 0.5, "dynatemp_exponent": 2},
+        {"xtc": {"probability": 0.5}},
+        {"dry": {"multiplier": 0.8, "sequence_breakers": ["\n"]}},
+        {"mirostat_mode": 1},
+        {"mirostat": 2, "mirostat_tau": 3},
+        {"samplers": ["temp", "top_p"]},
+        {"sampler_sequence": "kmt", "logprobs": True, "top_logprobs": 1},
+        {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0},
+    ]
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda way: live.chat(max_tokens=4, seed=1, **way), ways))
+
+    assert [answer.status_code for answer in answers] == [200] * len(ways)
+    for wrong in ({"dry": {"x": 1}}, {"samplers": ["x"]}, {"mirostat_mode": 2, "top_k": 5}):
+        is_error(live.chat(**wrong), 400)
