@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.domain.requests import SamplingParams
-from inference.engine.llama.candidates import weighted_choice
+from inference.engine.llama.candidates import IdArray, highest, weighted_choice
 
 # From this many of the likeliest tokens version 1 estimates how steeply likelihood falls; llama.cpp's m.
 NUM_ESTIMATED = 100
@@ -30,22 +30,23 @@ class Mirostat:
         self._params = params
         self._mu = 2 * params.mirostat_entropy
 
-    def draw(self, logits: NDArray[np.float64], uniform: float, *, num_vocabulary: int) -> int:
-        """An index into `logits`, which fall from the likeliest token on."""
-        shares = np.exp(logits - logits[0])
-        shares /= shares.sum()
-        size = (
-            self._size_1(logits, num_vocabulary) if self._params.mirostat_mode == 1 else self._size_2(shares)
-        )
-        kept = shares[:size]
-        drawn = weighted_choice(kept, uniform)
-        surprise = -math.log2(max(float(kept[drawn] / kept.sum()), 1e-300))
+    def draw(
+        self, logits: NDArray[np.float64], token_ids: IdArray, uniform: float, *, num_vocabulary: int
+    ) -> int:
+        """An index into `logits`, whose order does not matter."""
+        if self._params.mirostat_mode == 1:
+            kept = highest(logits, token_ids, self._size(logits, token_ids, num_vocabulary))
+        else:
+            kept = self._unsurprising(logits, token_ids)
+        weights = np.exp(logits[kept] - logits[kept[0]])
+        drawn = weighted_choice(weights, uniform)
+        surprise = -math.log2(max(float(weights[drawn] / weights.sum()), 1e-300))
         self._mu -= self._params.mirostat_learning_rate * (surprise - self._params.mirostat_entropy)
-        return drawn
+        return int(kept[drawn])
 
-    def _size_1(self, logits: NDArray[np.float64], num_vocabulary: int) -> int:
+    def _size(self, logits: NDArray[np.float64], token_ids: IdArray, num_vocabulary: int) -> int:
         """How many tokens have the wanted surprise, if likelihood falls as Zipf's law says."""
-        falls = -np.diff(logits[:NUM_ESTIMATED])
+        falls = -np.diff(logits[highest(logits, token_ids, NUM_ESTIMATED)])
         steps = np.log(np.arange(2, len(falls) + 2) / np.arange(1, len(falls) + 1))
         if not len(falls):
             return 1
@@ -62,7 +63,11 @@ class Mirostat:
         log_size = math.log(max(wanted, 1e-300)) / exponent
         return min(max(int(math.exp(min(log_size, 40.0))), 1), len(logits))
 
-    def _size_2(self, shares: NDArray[np.float64]) -> int:
-        """How many tokens are no more surprising than the cut."""
-        # Falling, as shares do.
-        return max(int((shares >= 2.0 ** -min(max(self._mu, -1000.0), 1000.0)).sum()), 1)
+    def _unsurprising(self, logits: NDArray[np.float64], token_ids: IdArray) -> IdArray:
+        """The tokens that are no more surprising than the cut, falling; at least the likeliest one."""
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        found = np.flatnonzero(shares >= 2.0 ** -min(max(self._mu, -1000.0), 1000.0))
+        if not len(found):
+            return highest(logits, token_ids, 1)
+        return found[highest(logits[found], token_ids[found], len(found))]

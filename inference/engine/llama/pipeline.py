@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from inference.domain.requests import SamplingParams
 from inference.domain.sampling import SamplerStage
-from inference.engine.llama.candidates import OUT_OF_RANGE, max_fast_top_k, top_candidates, weighted_choice
+from inference.engine.llama.candidates import (
+    OUT_OF_RANGE,
+    highest,
+    max_fast_top_k,
+    top_candidates,
+    weighted_choice,
+)
 from inference.engine.llama.dry import Dry
 from inference.engine.llama.mirostat import Mirostat
 from inference.engine.llama.penalties import Penalties
@@ -27,6 +33,9 @@ LogitsArray = NDArray[np.float32]
 # exp(gap / temperature) of the best token is 1 whatever the temperature; below this, float32 gaps
 # of the others could overflow.
 MIN_TEMPERATURE = 1e-6
+
+# So many of the likeliest tokens are looked at before all are sorted.
+NUM_TRIAL = 2048
 
 # What changes logits by token id, and takes nothing away.
 _CHANGES = (SamplerStage.PENALTIES, SamplerStage.DRY)
@@ -61,11 +70,12 @@ class Candidates:
     def keep(self, which: NDArray[np.bool_] | IdArray | slice) -> None:
         self.token_ids, self.logits = self.token_ids[which], self.logits[which]
 
-    def sort(self) -> None:
-        """By falling likelihood; equal ones by rising id."""
+    def keep_highest(self, size: int) -> None:
+        """The `size` likeliest ones, falling; equal ones by rising id."""
         if not self.is_sorted:
-            self.keep(np.lexsort((self.token_ids, -self.logits)))
+            self.keep(highest(self.logits, self.token_ids, size))
             self.is_sorted = True
+        self.keep(slice(size))
 
     def shares(self) -> NDArray[np.float64]:
         """How likely each is among them; the sum is 1."""
@@ -123,8 +133,9 @@ class Pipeline:
             else:
                 self._apply[stage](candidates)
         if self._mirostat is not None:
-            candidates.sort()
-            index = self._mirostat.draw(candidates.logits, uniform(), num_vocabulary=len(row))
+            index = self._mirostat.draw(
+                candidates.logits, candidates.token_ids, uniform(), num_vocabulary=len(row)
+            )
         else:
             weights = np.exp(candidates.logits - candidates.logits.max())
             index = weighted_choice(weights, uniform())
@@ -148,8 +159,7 @@ class Pipeline:
         candidates.keep(candidates.logits >= candidates.logits.max() - reach)
 
     def _top_k(self, candidates: Candidates) -> None:
-        candidates.sort()
-        candidates.keep(slice(self._params.top_k))
+        candidates.keep_highest(self._params.top_k)
 
     def _typical_p(self, candidates: Candidates) -> None:
         """Those whose surprise is nearest to the expected one (llama_sampler_typical_apply)."""
@@ -158,14 +168,24 @@ class Pipeline:
             candidates.logits - candidates.logits.max()
         )
         distances = np.abs(surprises - (shares * surprises).sum())
-        order = np.argsort(distances, kind="stable")
-        size = int(np.searchsorted(shares[order].cumsum(), self._params.typical_p, side="right")) + 1
+        for trial in (NUM_TRIAL, len(candidates)):
+            order = highest(-distances, candidates.token_ids, trial)
+            sums = shares[order].cumsum()
+            if sums[-1] > self._params.typical_p:
+                break
+        size = int(np.searchsorted(sums, self._params.typical_p, side="right")) + 1
         candidates.keep(np.sort(order[:size]))
 
     def _top_p(self, candidates: Candidates) -> None:
-        candidates.sort()
-        size = int(np.searchsorted(candidates.shares().cumsum(), self._params.top_p)) + 1
-        candidates.keep(slice(size))
+        shares, top_p = candidates.shares(), self._params.top_p
+        # The likeliest few are nearly always enough, and cheaper to find than to sort all.
+        for trial in (NUM_TRIAL, len(candidates)):
+            order = highest(candidates.logits, candidates.token_ids, trial)
+            sums = shares[order].cumsum()
+            if sums[-1] >= top_p:
+                break
+        candidates.keep(order[: int(np.searchsorted(sums, top_p)) + 1])
+        candidates.is_sorted = True
 
     def _min_p(self, candidates: Candidates) -> None:
         candidates.keep(candidates.logits >= candidates.logits.max() + math.log(self._params.min_p))
@@ -175,10 +195,12 @@ class Pipeline:
         params = self._params
         if len(candidates) < 2 or uniform() >= params.xtc_probability:
             return
-        candidates.sort()
-        num_likely = int((candidates.shares() >= params.xtc_threshold).sum())
-        if num_likely > 1:
-            candidates.keep(slice(num_likely - 1, None))
+        likely = np.flatnonzero(candidates.shares() >= params.xtc_threshold)
+        if len(likely) > 1:
+            falling = highest(candidates.logits[likely], candidates.token_ids[likely], len(likely))
+            stays = np.ones(len(candidates), dtype=np.bool_)
+            stays[likely[falling[:-1]]] = False
+            candidates.keep(stays)
 
     def _temperature(self, candidates: Candidates) -> None:
         """Fixed, or higher where the model is unsure (llama_sampler_temp_ext_apply)."""
