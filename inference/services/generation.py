@@ -83,11 +83,17 @@ class GenerationService:
             default=default_max_tokens,
         )
         _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
+        sampling = request.sampling.resolve(description.sampling_defaults)
+        if sampling.mirostat_mode and sampling.temperature <= 0:
+            raise InvalidRequest(
+                "Invalid 'mirostat_mode': it needs a temperature above 0, and this model's default is 0.",
+                param="mirostat_mode",
+            )
         generation = GenerationRequest(
             request_id=lifecycle.identity.request_id,
             prompt_token_ids=prompt,
             max_tokens=max_tokens,
-            sampling=request.sampling.resolve(description.sampling_defaults),
+            sampling=sampling,
             ignore_eos=request.ignore_eos,
             min_tokens=request.min_tokens,
             num_top_logprobs=request.num_top_logprobs,

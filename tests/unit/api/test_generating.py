@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,17 @@ async def test_what_only_the_model_can_tell_is_refused_before_the_engine_is_aske
         answer = await site.post(CHAT, chat(**fields))
         assert (answer.status, answer.json()["error"]["param"]) == (400, param)
     assert not site.engine.handles
+
+
+async def test_a_default_of_the_model_cannot_make_a_parameter_idle(site):
+    site.engine.play = speak("x")
+    served = site.runtime.catalog.model("scripted")
+    greedy = replace(served.description, sampling_defaults={"temperature": 0.0})
+    site.runtime.catalog.add(replace(served, description=greedy))
+
+    refused = await site.post(CHAT, chat(mirostat_mode=2))
+    assert (refused.status, refused.json()["error"]["param"]) == (400, "mirostat_mode")
+    assert (await site.post(CHAT, chat(mirostat_mode=2, temperature=0.5))).status == 200
 
 
 async def test_sampling_reaches_the_engine(site):
