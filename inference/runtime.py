@@ -242,6 +242,7 @@ class Runtime:
             model=model.id,
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
+            wants_logprobs=request.num_top_logprobs is not None,
         )
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
@@ -252,6 +253,7 @@ class Runtime:
             model=model.id,
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
+            wants_logprobs=request.num_top_logprobs is not None,
         )
 
     def statistics(self) -> RuntimeStatistics | None:

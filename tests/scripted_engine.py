@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
 from inference.domain.errors import SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
+from inference.domain.logprobs import TokenLogprobs
 from inference.domain.model import ModelDescription
 from inference.domain.requests import GenerationRequest
 
@@ -20,6 +21,7 @@ CHATML = (
 class ByteTokenizer:
     """One token a byte, and three control tokens."""
 
+    control_texts: Mapping[int, str] = {256: "<|im_start|>", 257: "<|im_end|>", 258: "<|endoftext|>"}
     special_texts: Sequence[str] = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
     max_piece_bytes = 1
     num_tokens = 259
@@ -55,8 +57,15 @@ class ScriptedHandle:
         return self
 
     def say(self, text: str) -> ScriptedHandle:
-        self._events.put_nowait(TokenBatch(tuple(text.encode()), at_ts=1002.0))
+        token_ids = tuple(text.encode())
+        logprobs = tuple(map(self._logprobs, token_ids)) if self.request.num_top_logprobs is not None else ()
+        self._events.put_nowait(TokenBatch(token_ids, 1002.0, logprobs))
         return self
+
+    def _logprobs(self, token_id: int) -> TokenLogprobs:
+        """Each byte is as likely as it says; instead of it, the answer might have ended."""
+        top = ((token_id, -token_id / 1000), (257, -9.0), (258, -10.0))
+        return TokenLogprobs(-token_id / 1000, top[: self.request.num_top_logprobs])
 
     def finish(self, reason: FinishReason = FinishReason.STOP) -> ScriptedHandle:
         self._events.put_nowait(Finished(reason, at_ts=1003.0))

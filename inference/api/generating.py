@@ -14,6 +14,7 @@ from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
 from inference.domain.errors import InternalError, SkippyError
 from inference.domain.events import FinishReason, Usage
+from inference.domain.logprobs import AnswerPart
 from inference.domain.timings import Timings
 from inference.openai.errors import Header
 from inference.openai.protocol import OutputRequest
@@ -26,13 +27,13 @@ from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 class Rendering(Protocol):
     """How an endpoint writes an answer: JSON chunks for a stream, one body for a whole answer."""
 
-    def text_chunk(self, text: str) -> bytes: ...
+    def text_chunk(self, part: AnswerPart) -> bytes: ...
 
     def finish_chunk(self, reason: FinishReason) -> bytes: ...
 
     def usage_chunk(self, usage: Usage, timings: Timings) -> bytes: ...
 
-    def whole(self, text: str, reason: FinishReason, usage: Usage, timings: Timings) -> bytes: ...
+    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ class GeneratingConsumer(ApiConsumer):
         await self.respond.begin_stream(headers=_headers(answer))
         if answer.first_chunk is not None:
             await self.respond.frame(frame(answer.first_chunk))
-        async for text in answer.stream.text():
-            await self.respond.frame(frame(rendering.text_chunk(text)))
+        async for part in answer.stream.text():
+            await self.respond.frame(frame(rendering.text_chunk(part)))
         result = answer.stream.result
         last = frame(rendering.finish_chunk(result.reason))
         if answer.request.wants_usage:
@@ -107,9 +108,12 @@ class GeneratingConsumer(ApiConsumer):
         await self.respond.end_stream(last)
 
     async def _whole(self, answer: Answer) -> None:
-        text = "".join([piece async for piece in answer.stream.text()])
+        parts = [part async for part in answer.stream.text()]
+        whole = AnswerPart(
+            "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
+        )
         result = answer.stream.result
-        body = answer.rendering.whole(text, result.reason, result.usage, result.timings)
+        body = answer.rendering.whole(whole, result.reason, result.usage, result.timings)
         await self.respond.json(body, headers=_headers(answer))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from inference.domain.errors import SkippyError
+from inference.domain.logprobs import TokenLogprobs
 
 
 class FinishReason(Enum):
@@ -31,10 +32,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """New tokens of this sequence, in order; never an end-of-generation token."""
+    """New tokens of this sequence, in order; never an end-of-generation token.
+
+    `logprobs` has one entry for each token where the request asks for them, else none.
+    """
 
     token_ids: tuple[int, ...]
     at_ts: float
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

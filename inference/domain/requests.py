@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -11,8 +13,18 @@ class SamplingParams:
 
     Only `temperature` 0 is greedy: a neutral request (temperature 1, top_p 1, top_k 0, min_p 0)
     samples from the whole distribution. `seed` None means fresh randomness; 0 is a seed.
-    Penalties count over the generated tokens, as OpenAI's do. The defaults are those of
-    docs/decisions.md.
+    The defaults are those of docs/decisions.md.
+
+    `logit_bias` is added to the logits of these token ids, all of them in the vocabulary.
+    `repeat_penalty` (llama.cpp's: positive logits are divided by it, others multiplied; 1 is off)
+    sees prompt and generated tokens; presence and frequency penalty see the generated ones, as
+    OpenAI's do. All three look back over the last `repeat_last_n` tokens; -1 is all of them, 0
+    none.
+
+    `stages` are taken in their order (all of them may be there and do nothing). Mirostat (1 or 2; 0
+    is off) takes the place of everything that takes tokens away. `top_n_sigma` up to 0 is off, as
+    are 0 of `dynatemp_range`, `xtc_probability` and `dry_multiplier`; a `dry_penalty_last_n` of -1
+    looks back over everything.
     """
 
     temperature: float = 0.8
@@ -21,6 +33,24 @@ class SamplingParams:
     min_p: float = 0.05
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = -1
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = DEFAULT_SEQUENCE_BREAKERS
+    mirostat_mode: int = 0
+    mirostat_entropy: float = 5.0
+    mirostat_learning_rate: float = 0.1
+    stages: tuple[SamplerStage, ...] = DEFAULT_STAGES
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
 
@@ -31,6 +61,8 @@ class GenerationRequest:
     `prompt_token_ids` is never empty and leaves room in the context for `max_tokens`, which is
     already clamped. Stop strings are not here: they are matched on text, on the event loop's side.
     Only requests of the same `cache_namespace` share what was computed for their prompts.
+    Before `min_tokens` are generated, the model cannot end its answer. `num_top_logprobs` asks how
+    likely each token was, and beside it for so many most likely ones; None does not ask.
     """
 
     request_id: str
@@ -38,6 +70,8 @@ class GenerationRequest:
     max_tokens: int
     sampling: SamplingParams = SamplingParams()
     ignore_eos: bool = False
+    min_tokens: int = 0
+    num_top_logprobs: int | None = None
     cache_namespace: str = ""
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -11,7 +11,8 @@ class Tokenizer(Protocol):
 
     `pieces[i]` is what token i adds to the text, as bytes: it may end inside a UTF-8 character,
     and is empty for control tokens. `special_texts` are the texts that `parse_special` turns into
-    one control token (`<|im_end|>` and the like).
+    one control token (`<|im_end|>` and the like); `control_texts` are the names of the tokens that
+    add nothing to the text, by id.
     """
 
     @property
@@ -19,6 +20,9 @@ class Tokenizer(Protocol):
 
     @property
     def special_texts(self) -> Sequence[str]: ...
+
+    @property
+    def control_texts(self) -> Mapping[int, str]: ...
 
     @property
     def max_piece_bytes(self) -> int:

@@ -180,7 +180,7 @@ class EngineCore:
             chunk.sequence.advance(chunk.num_tokens)
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._total_prefill_tokens += chunk.num_tokens
-        for sequence, token_id in zip(plan.outputs, result.token_ids, strict=True):
+        for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
             if token_id == NOTHING_DRAWN:
                 self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
             elif token_id in self._end_token_ids:
@@ -188,7 +188,8 @@ class EngineCore:
             else:
                 sequence.append(token_id)
                 self._total_generated_tokens += 1
-                self._events.append((sequence.sink, TokenBatch((token_id,), now_ts)))
+                logprobs = (result.logprobs[index],) if index in result.logprobs else ()
+                self._events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
                 if sequence.num_generated >= sequence.max_tokens:
                     self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inference.domain.logprobs import TokenLogprobs
 from inference.engine.sequence import Sequence, TokenArray
 
 FlagArray = NDArray[np.int8]
@@ -96,10 +98,14 @@ class StepOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers."""
+    """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
+
+    `logprobs[i]` is there where that sequence asks for them.
+    """
 
     outcome: StepOutcome
     token_ids: tuple[int, ...] | list[int] = ()
+    logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
 
 
 NOTHING_DRAWN = -1

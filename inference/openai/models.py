@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import orjson
 
 from inference.domain.model import ModelDescription
-from inference.openai.protocol import SamplingRequest
+from inference.openai.protocol import RANGES, SamplingRequest
 
 OWNER = "skippy"
 
@@ -31,14 +31,7 @@ def model_object(description: ModelDescription) -> dict[str, object]:
         "num_parameters": description.num_parameters,
         "size_bytes": description.size_bytes,
         "has_chat_template": bool(description.chat_templates),
-        "default_sampling": {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-        },
+        "default_sampling": {name: getattr(sampling, name) for name in RANGES},
     }
 
 

@@ -1,8 +1,8 @@
 """Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
 
-A parameter that is silently dropped turns a benchmark into noise (echo, logprobs) or an answer
+A parameter that is silently dropped turns a benchmark into noise (echo, n_probs) or an answer
 into one that the caller did not ask for (n, response_format, tools). A value that asks for nothing
-is another matter: SDKs send `n: 1`, `logit_bias: {}` and `tools: []` all day. So each parameter
+is another matter: SDKs send `n: 1`, `best_of: 1` and `tools: []` all day. So each parameter
 here has its neutral values; anything else is refused by name.
 """
 
@@ -56,11 +56,6 @@ def _text_format(value: object) -> bool:
     return isinstance(value, dict) and value.get("type") == "text"
 
 
-def _idle_mapping(name: str) -> Callable[[object], bool]:
-    """An object whose member `name` is absent or 0."""
-    return lambda value: isinstance(value, dict) and _number(0)(value.get(name, 0))
-
-
 _NOT_ZERO = Refusal(_number(0))
 _NOT_FALSE = Refusal(_exactly(False))
 _NOT_EMPTY_LIST = Refusal(_exactly([]))
@@ -71,7 +66,6 @@ _HARMLESS_NUMBER = Refusal(_any_number)
 _BOTH: Mapping[str, Refusal] = {
     "n": Refusal(_number(1)),
     "best_of": Refusal(_number(1)),
-    "logit_bias": Refusal(_exactly({})),
     "structured_outputs": _ALWAYS,
     "json_schema": _ALWAYS,
     "grammar": _ALWAYS,
@@ -84,32 +78,6 @@ _BOTH: Mapping[str, Refusal] = {
     "adaptive_target": _ALWAYS,
     "adaptive_decay": _HARMLESS_NUMBER,
     "backend_sampling": _ALWAYS,
-    "mirostat": _NOT_ZERO,
-    "mirostat_mode": _NOT_ZERO,
-    "mirostat_tau": _HARMLESS_NUMBER,
-    "mirostat_eta": _HARMLESS_NUMBER,
-    "mirostat_entropy": _HARMLESS_NUMBER,
-    "mirostat_learning_rate": _HARMLESS_NUMBER,
-    "dry": Refusal(_idle_mapping("multiplier")),
-    "dry_multiplier": _NOT_ZERO,
-    "dry_base": _HARMLESS_NUMBER,
-    "dry_allowed_length": _HARMLESS_NUMBER,
-    "dry_penalty_last_n": _HARMLESS_NUMBER,
-    "xtc": Refusal(_idle_mapping("probability")),
-    "xtc_probability": _NOT_ZERO,
-    "xtc_threshold": _HARMLESS_NUMBER,
-    "typical_p": Refusal(_number(1)),
-    "typ_p": Refusal(_number(1)),
-    "top_nsigma": Refusal(_number(-1)),
-    "top_n_sigma": Refusal(_number(-1)),
-    "dynatemp_range": _NOT_ZERO,
-    "dynatemp_exponent": _HARMLESS_NUMBER,
-    "repeat_penalty": Refusal(_number(1), "Use 'frequency_penalty' or 'presence_penalty'."),
-    "repetition_penalty": Refusal(_number(1), "Use 'frequency_penalty' or 'presence_penalty'."),
-    "repeat_last_n": Refusal(_number(-1)),
-    "samplers": _ALWAYS,
-    "sampler_sequence": _ALWAYS,
-    "min_tokens": _NOT_ZERO,
     "n_predict": Refusal(_never, "Use 'max_tokens'."),
     "n_probs": _NOT_ZERO,
     "prompt_logprobs": _ALWAYS,
@@ -128,8 +96,6 @@ _BOTH: Mapping[str, Refusal] = {
 
 CHAT_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
-    "logprobs": _NOT_FALSE,
-    "top_logprobs": _ALWAYS,
     "tools": _NOT_EMPTY_LIST,
     # With no tools in the request, both mean an ordinary answer.
     "tool_choice": Refusal(_exactly("none", "auto")),
@@ -153,7 +119,7 @@ COMPLETION_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
     "echo": _NOT_FALSE,
     "suffix": Refusal(_exactly("")),
-    "logprobs": _ALWAYS,
+    "top_logprobs": Refusal(_never, "Use 'logprobs'."),
     # Ignored, it would cut answers at 16 tokens and look like a bad model.
     "max_completion_tokens": Refusal(_never, "Use 'max_tokens'."),
 }

@@ -6,26 +6,46 @@ client did not send a field (or sent null), so that a model's own defaults can f
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from inference.domain.messages import ChatMessage
 from inference.domain.requests import SamplingParams
+from inference.domain.sampling import SamplerStage
 
 # llama.cpp reads this seed as "draw one at random" (LLAMA_DEFAULT_SEED in llama.h).
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
 
 MAX_INT32 = 2**31 - 1
-# OpenAI's ranges, and llama.cpp's for the two that OpenAI lacks.
-RANGES: Mapping[str, tuple[int, int]] = {
+# OpenAI's ranges, and llama.cpp's for those that OpenAI lacks. A logit divided by a repeat penalty
+# near 0 would not be finite.
+RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
     "top_k": (0, MAX_INT32),
     "min_p": (0, 1),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
+    "repeat_penalty": (0.01, 100),
+    "repeat_last_n": (-1, MAX_INT32),
+    "typical_p": (0, 1),
+    "top_n_sigma": (-1, 1000),
+    "dynatemp_range": (0, 2),
+    "dynatemp_exponent": (0, 100),
+    "xtc_probability": (0, 1),
+    "xtc_threshold": (0, 1),
+    "dry_multiplier": (0, 100),
+    "dry_base": (1, 100),
+    "dry_allowed_length": (0, MAX_INT32),
+    "dry_penalty_last_n": (-1, MAX_INT32),
+    "mirostat_mode": (0, 2),
+    "mirostat_entropy": (0, 100),
+    "mirostat_learning_rate": (0, 1),
 }
+INTEGERS = frozenset({"top_k", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "mirostat_mode"})
 
 
 def fold_seed(seed: int) -> int:
@@ -50,6 +70,24 @@ class SamplingRequest:
     min_p: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: tuple[str, ...] | None = None
+    mirostat_mode: int | None = None
+    mirostat_entropy: float | None = None
+    mirostat_learning_rate: float | None = None
+    stages: tuple[SamplerStage, ...] | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
     def resolve(self, defaults: Mapping[str, float]) -> SamplingParams:
@@ -57,21 +95,23 @@ class SamplingRequest:
         service's own (SamplingParams). `defaults` is keyed by the fields' names; it comes from a
         model's file, so what is out of range in it does not count."""
         own = SamplingParams()
-
-        def pick(sent: float | None, name: str, fallback: float) -> float:
-            if sent is not None:
-                return sent
-            value = defaults.get(name, fallback)
-            low, high = RANGES[name]
-            return value if low <= value <= high else fallback
-
+        numbers: dict[str, Any] = {}
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if value is None:
+                value = defaults.get(name, math.nan)
+            if not low <= value <= high:
+                value = getattr(own, name)
+            numbers[name] = int(value) if name in INTEGERS else float(value)
         return SamplingParams(
-            temperature=float(pick(self.temperature, "temperature", own.temperature)),
-            top_p=float(pick(self.top_p, "top_p", own.top_p)),
-            top_k=int(pick(self.top_k, "top_k", own.top_k)),
-            min_p=float(pick(self.min_p, "min_p", own.min_p)),
-            presence_penalty=float(pick(self.presence_penalty, "presence_penalty", own.presence_penalty)),
-            frequency_penalty=float(pick(self.frequency_penalty, "frequency_penalty", own.frequency_penalty)),
+            **numbers,
+            dry_sequence_breakers=(
+                own.dry_sequence_breakers
+                if self.dry_sequence_breakers is None
+                else self.dry_sequence_breakers
+            ),
+            stages=own.stages if self.stages is None else self.stages,
+            logit_bias=self.logit_bias,
             seed=None if self.seed is None else fold_seed(self.seed),
         )
 
@@ -80,7 +120,8 @@ class SamplingRequest:
 class OutputRequest:
     """What both endpoints share: how to generate, how far, and how to answer.
 
-    `max_tokens` is None where the service's default applies. `ignored_parameters` names what
+    `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
+    for logprobs at all. `ignored_parameters` names what
     nobody defines, cleaned for use in a header.
     """
 
@@ -89,6 +130,8 @@ class OutputRequest:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     ignore_eos: bool = False
+    min_tokens: int = 0
+    num_top_logprobs: int | None = None
     is_stream: bool = False
     wants_usage: bool = False
     user: str | None = None

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 import orjson
 
 from inference.domain.events import FinishReason, Usage
+from inference.domain.logprobs import AnswerPart
 from inference.domain.timings import Timings
+from inference.openai.logprobs import chat_logprobs, completion_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,16 @@ class ChatRendering:
     """One chat answer, in the shape of chat.completion or chat.completion.chunk."""
 
     def __init__(
-        self, *, id: str, created: int, model: str, fingerprint: str, wants_usage: bool = False
+        self,
+        *,
+        id: str,
+        created: int,
+        model: str,
+        fingerprint: str,
+        wants_usage: bool = False,
+        wants_logprobs: bool = False,
     ) -> None:
+        self._wants_logprobs = wants_logprobs
         self._head = AnswerHead(id, created, model, fingerprint)
         self._chunks = _ChunkForm(
             self._head,
@@ -106,8 +116,13 @@ class ChatRendering:
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunks.choice({"index": 0, "delta": delta, "logprobs": None, "finish_reason": None})
 
-    def text_chunk(self, text: str) -> bytes:
-        return self._chunks.text(text)
+    def text_chunk(self, part: AnswerPart) -> bytes:
+        if not part.tokens:
+            return self._chunks.text(part.text)
+        logprobs = chat_logprobs(part.tokens)
+        return self._chunks.choice(
+            {"index": 0, "delta": {"content": part.text}, "logprobs": logprobs, "finish_reason": None}
+        )
 
     def finish_chunk(self, reason: FinishReason) -> bytes:
         return self._chunks.choice({"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason.value})
@@ -115,10 +130,11 @@ class ChatRendering:
     def usage_chunk(self, usage: Usage, timings: Timings) -> bytes:
         return self._chunks.usage(usage, timings)
 
-    def whole(self, text: str, reason: FinishReason, usage: Usage, timings: Timings) -> bytes:
+    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes:
         """The body of an answer that is not streamed."""
+        text, logprobs = answer.text, chat_logprobs(answer.tokens) if self._wants_logprobs else None
         message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason.value}
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": reason.value}
         return _whole(self._head.members("chat.completion"), choice, usage, timings)
 
 
@@ -129,15 +145,28 @@ class CompletionRendering:
     """
 
     def __init__(
-        self, *, id: str, created: int, model: str, fingerprint: str, wants_usage: bool = False
+        self,
+        *,
+        id: str,
+        created: int,
+        model: str,
+        fingerprint: str,
+        wants_usage: bool = False,
+        wants_logprobs: bool = False,
     ) -> None:
+        self._wants_logprobs = wants_logprobs
         self._head = AnswerHead(id, created, model, fingerprint)
         self._chunks = _ChunkForm(
             self._head, "text_completion", b'"text":', b',"logprobs":null,"finish_reason":null', wants_usage
         )
 
-    def text_chunk(self, text: str) -> bytes:
-        return self._chunks.text(text)
+    def text_chunk(self, part: AnswerPart) -> bytes:
+        if not part.tokens:
+            return self._chunks.text(part.text)
+        logprobs = completion_logprobs(part.tokens)
+        return self._chunks.choice(
+            {"index": 0, "text": part.text, "logprobs": logprobs, "finish_reason": None}
+        )
 
     def finish_chunk(self, reason: FinishReason) -> bytes:
         return self._chunks.choice({"index": 0, "text": "", "logprobs": None, "finish_reason": reason.value})
@@ -145,8 +174,9 @@ class CompletionRendering:
     def usage_chunk(self, usage: Usage, timings: Timings) -> bytes:
         return self._chunks.usage(usage, timings)
 
-    def whole(self, text: str, reason: FinishReason, usage: Usage, timings: Timings) -> bytes:
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason.value}
+    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes:
+        text, logprobs = answer.text, completion_logprobs(answer.tokens) if self._wants_logprobs else None
+        choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason.value}
         return _whole(self._head.members("text_completion"), choice, usage, timings)
 
 

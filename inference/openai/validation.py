@@ -2,7 +2,7 @@
 
 Everything that can be known before the model is asked is decided here, so that no refusal has to
 come inside a stream that began with a 200. Ranges are OpenAI's (temperature up to 2, penalties
-within 2 of zero); top_k and min_p, which OpenAI lacks, have llama.cpp's.
+within 2 of zero); those of parameters that OpenAI lacks are llama.cpp's.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from inference.openai.parameters import (
 from inference.openai.prompts import parse_prompt
 from inference.openai.protocol import (
     MAX_INT32,
-    RANGES,
     ChatRequest,
     CompletionRequest,
     OutputRequest,
-    SamplingRequest,
 )
+from inference.openai.sampling_fields import read_sampling
 
 MAX_STOPS = 4
 # Matching costs nothing by the stops' length, but preparing them does; nobody's stop is longer.
 MAX_STOP_CHARS = 1024
 MAX_MODEL_CHARS = 256
+MAX_CHAT_LOGPROBS = 20  # both are OpenAI's
+MAX_COMPLETION_LOGPROBS = 5
 MAX_IGNORED = 16
 MAX_IGNORED_CHARS = 64
 
@@ -61,6 +62,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         fields,
         model=model,
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        num_top_logprobs=_chat_logprobs(fields),
         ignored=ignored,
         strict_fields=strict_fields,
     )
@@ -74,7 +76,14 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     prompt = parse_prompt(fields)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
-    shared = _output(fields, model=model, max_tokens=max_tokens, ignored=[], strict_fields=strict_fields)
+    shared = _output(
+        fields,
+        model=model,
+        max_tokens=max_tokens,
+        num_top_logprobs=fields.integer("logprobs", 0, MAX_COMPLETION_LOGPROBS),
+        ignored=[],
+        strict_fields=strict_fields,
+    )
     return CompletionRequest(prompt=prompt, **_members(shared))
 
 
@@ -88,7 +97,13 @@ def _model(fields: Fields) -> str:
 
 
 def _output(
-    fields: Fields, *, model: str, max_tokens: int | None, ignored: list[str], strict_fields: bool
+    fields: Fields,
+    *,
+    model: str,
+    max_tokens: int | None,
+    num_top_logprobs: int | None,
+    ignored: list[str],
+    strict_fields: bool,
 ) -> OutputRequest:
     """Read what both endpoints share; last, see what is left over."""
     is_stream = fields.boolean("stream") or False
@@ -96,10 +111,12 @@ def _output(
     check_harmless(fields)
     request = OutputRequest(
         model=model,
-        sampling=_sampling(fields),
+        sampling=read_sampling(fields),
         stop=_stop(fields),
         max_tokens=max_tokens,
         ignore_eos=fields.boolean("ignore_eos") or False,
+        min_tokens=fields.integer("min_tokens", 0, MAX_INT32) or 0,
+        num_top_logprobs=num_top_logprobs,
         is_stream=is_stream,
         wants_usage=wants_usage,
         user=fields.string("user", max_chars=MAX_LABEL_CHARS, is_label=True),
@@ -121,16 +138,13 @@ def _members(shared: OutputRequest) -> dict[str, Any]:
     return {field.name: getattr(shared, field.name) for field in dataclass_fields(OutputRequest)}
 
 
-def _sampling(fields: Fields) -> SamplingRequest:
-    return SamplingRequest(
-        temperature=fields.number("temperature", *RANGES["temperature"]),
-        top_p=fields.number("top_p", *RANGES["top_p"]),
-        top_k=fields.integer("top_k", *RANGES["top_k"]),
-        min_p=fields.number("min_p", *RANGES["min_p"]),
-        presence_penalty=fields.number("presence_penalty", *RANGES["presence_penalty"]),
-        frequency_penalty=fields.number("frequency_penalty", *RANGES["frequency_penalty"]),
-        seed=fields.integer("seed", -(2**63), 2**63 - 1),
-    )
+def _chat_logprobs(fields: Fields) -> int | None:
+    """How many alternatives for each token; None without `logprobs: true`."""
+    is_asked = fields.boolean("logprobs") or False
+    num_top = fields.integer("top_logprobs", 0, MAX_CHAT_LOGPROBS)
+    if num_top is not None and not is_asked:
+        raise fields.fail("top_logprobs", "it is only allowed when 'logprobs' is true")
+    return (num_top or 0) if is_asked else None
 
 
 def _stop(fields: Fields) -> tuple[str, ...]:

@@ -21,6 +21,11 @@ class Detokenizer:
     def __init__(self) -> None:
         self._waiting = b""
 
+    @property
+    def waiting(self) -> bytes:
+        """The beginning of a character whose end has not come yet."""
+        return self._waiting
+
     def push(self, piece: bytes) -> str:
         """The text that is complete now; often empty in the middle of a character."""
         if self._waiting:

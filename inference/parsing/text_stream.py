@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from inference.parsing.detokenizer import Detokenizer
 from inference.parsing.stop_strings import StopStrings
+from inference.parsing.token_spans import TokenSpan, TokenSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,18 @@ class TextStream:
     The deltas' texts and `finish()` joined are the whole answer, whatever way its tokens came in
     batches. `pieces` is the tokenizer's table (bytes by token id). After a delta that is stopped,
     the generation should be cancelled; tokens that still come are dropped and not counted.
+
+    With `tracks_tokens`, text ends where a token does, and `take_spans` says which tokens it was.
     """
 
-    def __init__(self, pieces: Sequence[bytes], stops: Sequence[str] = ()) -> None:
+    def __init__(
+        self, pieces: Sequence[bytes], stops: Sequence[str] = (), *, tracks_tokens: bool = False
+    ) -> None:
         self._pieces = pieces
         self._detokenizer = Detokenizer()
         self._stops = StopStrings(stops)
         self._has_stops = bool(stops)
+        self._spans = TokenSpans() if tracks_tokens else None
 
     @property
     def is_stopped(self) -> bool:
@@ -40,6 +46,8 @@ class TextStream:
     def feed(self, token_ids: Sequence[int]) -> TextDelta:
         if self._stops.is_stopped:
             return TextDelta("", 0, True)
+        if self._spans is not None:
+            return self._feed_tracked(token_ids, self._spans)
         if not self._has_stops:
             pieces = self._pieces
             text = self._detokenizer.push(b"".join([pieces[token_id] for token_id in token_ids]))
@@ -56,4 +64,23 @@ class TextStream:
         """The generation has ended: what was held back, once. Empty after a stop."""
         if self._stops.is_stopped:
             return ""
-        return self._stops.push(self._detokenizer.flush()) + self._stops.flush()
+        rest = self._stops.push(self._detokenizer.flush()) + self._stops.flush()
+        return rest if self._spans is None else self._spans.finish(rest, is_cut=self.is_stopped)
+
+    def take_spans(self) -> list[TokenSpan]:
+        """The tokens of the text since the last call; none unless they are tracked."""
+        return [] if self._spans is None else self._spans.take()
+
+    def _feed_tracked(self, token_ids: Sequence[int], spans: TokenSpans) -> TextDelta:
+        texts: list[str] = []
+        for num_fed, token_id in enumerate(token_ids, start=1):
+            piece, before = self._pieces[token_id], self._detokenizer.waiting
+            decoded = self._detokenizer.push(piece)
+            is_open = bool(self._detokenizer.waiting)
+            spans.add(token_id, piece, num_chars=len(decoded), before=before, is_open=is_open)
+            safe = self._stops.push(decoded)
+            if self.is_stopped:
+                texts.append(spans.finish(safe, is_cut=True))
+                return TextDelta("".join(texts), num_fed, True)
+            texts.append(spans.release(safe))
+        return TextDelta("".join(texts), len(token_ids), False)

@@ -14,8 +14,9 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from inference.domain.clock import Clock
+from inference.domain.errors import InvalidRequest
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, SamplingRequest
+from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
 from inference.parsing.text_stream import TextStream
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -57,12 +58,8 @@ class GenerationService:
         return self._submit(
             model,
             prompt,
-            max_tokens=request.max_tokens,
+            request,
             default_max_tokens=DEFAULT_CHAT_TOKENS,
-            sampling=request.sampling,
-            stop=request.stop,
-            ignore_eos=request.ignore_eos,
-            prompt_cache_key=request.prompt_cache_key,
             lifecycle=lifecycle,
         )
 
@@ -76,12 +73,8 @@ class GenerationService:
         return self._submit(
             model,
             prompt,
-            max_tokens=request.max_tokens,
+            request,
             default_max_tokens=DEFAULT_COMPLETION_TOKENS,
-            sampling=request.sampling,
-            stop=request.stop,
-            ignore_eos=request.ignore_eos,
-            prompt_cache_key=request.prompt_cache_key,
             lifecycle=lifecycle,
         )
 
@@ -89,30 +82,36 @@ class GenerationService:
         self,
         model: ServedModel,
         prompt: tuple[int, ...],
+        request: OutputRequest,
         *,
-        max_tokens: int | None,
         default_max_tokens: int,
-        sampling: SamplingRequest,
-        stop: tuple[str, ...],
-        ignore_eos: bool,
-        prompt_cache_key: str | None,
         lifecycle: RequestLifecycle,
     ) -> GenerationStream:
         description = model.description
+        max_tokens = resolve_max_tokens(
+            request.max_tokens,
+            num_prompt_tokens=len(prompt),
+            max_request_tokens=description.max_request_tokens,
+            default=default_max_tokens,
+        )
+        _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
+        sampling = request.sampling.resolve(description.sampling_defaults)
+        if sampling.mirostat_mode and sampling.temperature <= 0:
+            raise InvalidRequest(
+                "Invalid 'mirostat_mode': it needs a temperature above 0, and this model's default is 0.",
+                param="mirostat_mode",
+            )
         generation = GenerationRequest(
             request_id=lifecycle.identity.request_id,
             prompt_token_ids=prompt,
-            max_tokens=resolve_max_tokens(
-                max_tokens,
-                num_prompt_tokens=len(prompt),
-                max_request_tokens=description.max_request_tokens,
-                default=default_max_tokens,
-            ),
-            sampling=sampling.resolve(description.sampling_defaults),
-            ignore_eos=ignore_eos,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            ignore_eos=request.ignore_eos,
+            min_tokens=request.min_tokens,
+            num_top_logprobs=request.num_top_logprobs,
             cache_namespace=cache_namespace(
                 user_id=lifecycle.identity.user_id,
-                prompt_cache_key=prompt_cache_key,
+                prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
         )
@@ -120,7 +119,10 @@ class GenerationService:
         handle = model.backend.submit(generation)
         return GenerationStream(
             handle,
-            text=TextStream(model.tokenizer.pieces, stop),
+            text=TextStream(
+                model.tokenizer.pieces, request.stop, tracks_tokens=request.num_top_logprobs is not None
+            ),
+            tokenizer=model.tokenizer,
             num_prompt_tokens=len(prompt),
             submitted_ts=submitted_ts,
             lifecycle=lifecycle,
@@ -128,3 +130,17 @@ class GenerationService:
 
     async def _in_pool(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+
+
+def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:
+    """What could not be checked before the model and the prompt's length were known."""
+    if request.min_tokens > max_tokens:
+        raise InvalidRequest(
+            f"Invalid 'min_tokens': it must not exceed the {max_tokens} tokens that may be generated.",
+            param="min_tokens",
+        )
+    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias):
+        raise InvalidRequest(
+            f"Invalid 'logit_bias': the token ids of this model are 0 to {num_vocabulary - 1}.",
+            param="logit_bias",
+        )

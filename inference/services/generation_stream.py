@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from inference.domain.backend import GenerationHandle
 from inference.domain.errors import GenerationFailed
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch, Usage
+from inference.domain.logprobs import AnswerPart
 from inference.domain.timings import Timings
+from inference.domain.tokenizer import Tokenizer
 from inference.parsing.text_stream import TextStream
+from inference.parsing.token_scores import TokenScores
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -38,6 +41,7 @@ class GenerationStream:
         handle: GenerationHandle,
         *,
         text: TextStream,
+        tokenizer: Tokenizer,
         num_prompt_tokens: int,
         submitted_ts: float,
         lifecycle: RequestLifecycle,
@@ -45,6 +49,7 @@ class GenerationStream:
         self._handle = handle
         self._events = aiter(handle)
         self._text = text
+        self._scored = TokenScores(tokenizer)
         self._num_prompt_tokens = num_prompt_tokens
         self._num_output_tokens = 0
         self._num_cached_tokens = 0
@@ -70,8 +75,9 @@ class GenerationStream:
         self._num_cached_tokens = event.num_cached_tokens
         self._lifecycle.note_started(event.at_ts)
 
-    async def text(self) -> AsyncIterator[str]:
-        """Pieces of text, none empty, until the answer ends. Raises what the engine failed with."""
+    async def text(self) -> AsyncIterator[AnswerPart]:
+        """Pieces of text (none without text and tokens) until the answer ends. Raises what the
+        engine failed with."""
         reason: FinishReason | None = None
         while reason is None:
             event = await self._next_event()
@@ -79,8 +85,9 @@ class GenerationStream:
                 case TokenBatch():
                     delta = self._text.feed(event.token_ids)
                     self._count(delta.num_tokens, event.at_ts)
-                    if delta.text:
-                        yield delta.text
+                    tokens = self._scored.tokens(event.logprobs, self._text.take_spans())
+                    if delta.text or tokens:
+                        yield AnswerPart(delta.text, tokens)
                     if delta.is_stopped:
                         # The engine may be decoding past the stop already; that is thrown away.
                         reason = FinishReason.STOP
@@ -89,8 +96,10 @@ class GenerationStream:
                     reason = event.reason
                 case Started():
                     continue
-        if rest := self._text.finish():
-            yield rest
+        rest = self._text.finish()
+        tokens = self._scored.tokens((), self._text.take_spans())
+        if rest or tokens:
+            yield AnswerPart(rest, tokens)
         self._result = self._make_result(reason)
 
     def close(self) -> None:

@@ -50,12 +50,23 @@ class SteppedEngine:
         max_tokens: int = 16,
         sampling: SamplingParams = GREEDY,
         ignore_eos: bool = False,
+        min_tokens: int = 0,
+        num_top_logprobs: int | None = None,
         namespace: str = "",
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
         sink = RecordingSink()
-        request = GenerationRequest(name, prompt, max_tokens, sampling, ignore_eos, cache_namespace=namespace)
+        request = GenerationRequest(
+            name,
+            prompt,
+            max_tokens,
+            sampling,
+            ignore_eos,
+            min_tokens,
+            num_top_logprobs,
+            cache_namespace=namespace,
+        )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
         self.admission.submit(submission)

@@ -127,3 +127,13 @@ def weighted_choice(weights: FloatArray, uniform: float) -> int:
     if index == len(inside):
         index = int(np.flatnonzero(weights[begins[part] : begins[part] + size])[-1])
     return int(begins[part]) + index
+
+
+def highest(values: NDArray[np.float64], token_ids: IdArray, size: int) -> IdArray:
+    """Indexes of the `size` highest of `values` (all, where there are fewer), falling; equal ones by
+    rising id."""
+    if size >= len(values):
+        return np.lexsort((token_ids, -values))
+    cut = np.partition(values, len(values) - size)[len(values) - size]
+    found = np.flatnonzero(values >= cut)
+    return found[np.lexsort((token_ids[found], -values[found]))][:size]

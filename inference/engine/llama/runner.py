@@ -11,9 +11,10 @@ from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
 from inference.engine.llama.library import ModelLoadError
+from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens
-from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class LlamaRunner:
         self._owns_model = owns_model
         self._samplers: dict[int, Sampler] = {}
         self._end_token_ids = model.tokenizer.end_token_ids
-        self._banned_when_ignored = np.array(sorted(self._end_token_ids), dtype=np.int64)
+        self._end_token_array = np.array(sorted(self._end_token_ids), dtype=np.int64)
         try:
             self._context = LlamaContext(model, config)
         except BaseException:
@@ -67,8 +68,14 @@ class LlamaRunner:
         return self._can_share_prefixes
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
-        banned = self._banned_when_ignored if request.ignore_eos else None
-        self._samplers[sequence_id] = Sampler(request.sampling, banned_token_ids=banned)
+        must_go_on = request.ignore_eos or request.min_tokens > 0
+        self._samplers[sequence_id] = Sampler(
+            request.sampling,
+            prompt_token_ids=request.prompt_token_ids,
+            pieces=self._model.tokenizer.pieces,
+            banned_token_ids=self._end_token_array if must_go_on else None,
+            num_banned_draws=None if request.ignore_eos else request.min_tokens,
+        )
 
     def run(self, plan: StepPlan) -> StepResult:
         self._batch.fill(plan)
@@ -81,7 +88,12 @@ class LlamaRunner:
             return StepResult(StepOutcome.DONE)
         logits = self._context.logits(len(plan.outputs))
         samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
-        return StepResult(StepOutcome.DONE, draw_tokens(logits, samplers))
+        asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
+        token_ids = draw_tokens(logits, samplers)
+        if not asked:
+            return StepResult(StepOutcome.DONE, token_ids)
+        drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
+        return StepResult(StepOutcome.DONE, token_ids, drawn)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         num_computed = self._context.last_position(sequence_id) + 1

@@ -11,8 +11,9 @@ with 49,152 tokens on one core, µs a token, chain against numpy over a batch of
 So it is done here: it needs no native state, and what may be drawn is exactly the same. (For a
 single sequence with top_k the chain would be faster, 48 against 80: too little for two ways.)
 
-The order is llama.cpp's (common/common.h): penalties, top_k, top_p, min_p, temperature. A
-temperature of 0 takes the most likely token, the lowest id where several are.
+The order is llama.cpp's (common/common.h): bias, penalties, top_k, top_p, min_p, temperature. A
+temperature of 0 takes the most likely token, the lowest id where several are. Other orders and
+rarer stages are pipeline.py's.
 """
 
 from __future__ import annotations
@@ -32,55 +33,97 @@ from inference.engine.llama.candidates import (
     top_candidates,
     weighted_choice,
 )
+from inference.engine.llama.dry import Dry
+from inference.engine.llama.penalties import Penalties
+from inference.engine.llama.pipeline import MIN_TEMPERATURE, Pipeline
+from inference.engine.llama.stage_plan import plan_stages
 from inference.engine.plan import NOTHING_DRAWN
 
 LogitsArray = NDArray[np.float32]
 IdArray = NDArray[np.int64]
 
 
-# exp(gap / temperature) of the best token is 1 whatever the temperature; below this, float32 gaps
-# of the others could overflow.
-MIN_TEMPERATURE = 1e-6
-
-
 class Sampler:
-    """How one sequence draws its tokens: parameters, random state, what it has generated so far.
+    """How one sequence draws its tokens: parameters, random state, what it has seen so far.
 
-    `banned_token_ids` are never drawn. Penalties count over generated tokens, as OpenAI's do: with
-    c occurrences, frequency · c + presence is taken from a token's logit.
+    `pieces` is the tokenizer's table (bytes by token id). `banned_token_ids` are not drawn among the
+    first `num_banned_draws` tokens; None: never.
     """
 
-    __slots__ = ("_banned", "_counts", "_penalties", "_random", "changes_logits", "limits", "params")
+    __slots__ = (
+        "_banned",
+        "_bias_token_ids",
+        "_biases",
+        "_num_banned_draws",
+        "_penalties",
+        "_pipeline",
+        "_random",
+        "changes_logits",
+        "limits",
+        "params",
+    )
 
-    def __init__(self, params: SamplingParams, *, banned_token_ids: IdArray | None = None) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        *,
+        prompt_token_ids: tuple[int, ...] = (),
+        pieces: Sequence[bytes] = (),
+        banned_token_ids: IdArray | None = None,
+        num_banned_draws: int | None = None,
+    ) -> None:
+        params, stages = plan_stages(params)
         self.params = params
         # As a row of numbers: top_k, top_p, the logarithm of min_p, temperature.
         temperature = max(params.temperature, MIN_TEMPERATURE)
         self.limits = (float(params.top_k), params.top_p, _log(params.min_p), temperature)
+        self._bias_token_ids = np.array([token_id for token_id, _ in params.logit_bias], dtype=np.int64)
+        self._biases = np.array([bias for _, bias in params.logit_bias], dtype=np.float32)
+        penalties = Penalties.of(params, prompt_token_ids)
+        self._penalties = penalties if stages is None else None
+        self._pipeline: Pipeline | None = None
+        if stages is not None:
+            dry = Dry.of(params, prompt_token_ids, pieces)
+            self._pipeline = Pipeline(params, stages, penalties=penalties, dry=dry)
         self._banned = banned_token_ids
-        self._counts: dict[int, int] | None = None
-        if params.presence_penalty or params.frequency_penalty:
-            self._counts = {}
-        self.changes_logits = self._counts is not None or banned_token_ids is not None
+        self._num_banned_draws = math.inf if num_banned_draws is None else num_banned_draws
+        # Most sequences need none of this, and are not asked.
+        self.changes_logits = (
+            bool(params.logit_bias)
+            or penalties is not None
+            or self._pipeline is not None
+            or banned_token_ids is not None
+        )
         # Without a seed, from the system's randomness; 0 is a seed like any other.
         self._random = random.Random(params.seed)  # noqa: S311  tokens are no secrets
 
     def change(self, logits: LogitsArray) -> None:
-        """Apply bans and penalties in place to one row of logits."""
-        if self._counts:
-            token_ids = np.fromiter(self._counts.keys(), dtype=np.int64, count=len(self._counts))
-            counts = np.fromiter(self._counts.values(), dtype=np.float32, count=len(self._counts))
-            logits[token_ids] -= counts * self.params.frequency_penalty + self.params.presence_penalty
+        """Apply bias, penalties and bans in place to one row of logits."""
+        if len(self._biases):
+            logits[self._bias_token_ids] += self._biases
+        if self._penalties is not None:
+            self._penalties.change(logits)
         if self._banned is not None:
             logits[self._banned] = -math.inf
 
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """How its tokens are drawn where the fast ways below do not suffice."""
+        return self._pipeline
+
     def uniform(self) -> float:
-        """The next random number in [0, 1); every drawn token takes exactly one."""
+        """The next random number in [0, 1); a drawn token takes one (two with XTC)."""
         return self._random.random()
 
     def accept(self, token_id: int) -> None:
-        if self._counts is not None:
-            self._counts[token_id] = self._counts.get(token_id, 0) + 1
+        """The token was drawn. Needed only where `changes_logits`."""
+        if self._penalties is not None:
+            self._penalties.accept(token_id)
+        if self._pipeline is not None:
+            self._pipeline.accept(token_id)
+        self._num_banned_draws -= 1
+        if self._num_banned_draws <= 0:
+            self._banned = None
 
 
 def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:
@@ -94,7 +137,9 @@ def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:
         if sampler.changes_logits:
             sampler.change(logits[row])
         params = sampler.params
-        if params.temperature <= 0:
+        if sampler.pipeline is not None:
+            tokens[row] = sampler.pipeline.draw(logits[row], sampler.uniform)
+        elif params.temperature <= 0:
             greedy.append(row)
         elif 0 < params.top_k <= fast_limit:
             narrow.append(row)

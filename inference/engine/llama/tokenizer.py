@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import llama_cpp
@@ -48,6 +48,7 @@ class LlamaTokenizer:
         self._end_token_ids = self._read_end_token_ids()
         controls = self._read_texts(attributes, _CONTROL_ATTRIBUTES)
         defined = self._read_texts(attributes, _USER_DEFINED)
+        self._control_texts = controls
         self._user_defined_texts = tuple(defined.values())
         self._all_texts = (*controls.values(), *self._user_defined_texts)
         # Where a family marks its roles as user-defined (<｜User｜>), plain text must not hold them.
@@ -77,6 +78,10 @@ class LlamaTokenizer:
     @property
     def special_texts(self) -> Sequence[str]:
         return self._special_texts
+
+    @property
+    def control_texts(self) -> Mapping[int, str]:
+        return self._control_texts
 
     @property
     def max_piece_bytes(self) -> int:

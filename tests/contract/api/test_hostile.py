@@ -26,7 +26,8 @@ def body(live, **fields) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "parameter", ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty"]
+    "parameter",
+    ["temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty"],
 )
 def test_numbers_that_are_none(live, parameter):
     for value in ("NaN", "Infinity", "-Infinity", "1e400", '"nan"', "1e9", "true", "[]", "{}"):
@@ -159,16 +160,11 @@ def test_long_stops_do_not_slow_each_token(live):
 def test_parameters_that_we_know_and_do_not_serve_are_named(live):
     refused = {
         "n": 2,
-        "logprobs": True,
-        "top_logprobs": 3,
-        "logit_bias": {"5": 1},
+        "n_probs": 3,
         "tools": [{"type": "function", "function": {"name": "f"}}],
         "response_format": {"type": "json_object"},
         "chat_template": "x",
         "grammar": "root ::= x",
-        "mirostat_mode": 1,
-        "repeat_penalty": 1.3,
-        "min_tokens": 4,
     }
     for name, value in refused.items():
         answer = live.chat(**{name: value})
@@ -191,6 +187,43 @@ def test_parameters_that_we_know_and_do_not_serve_are_named(live):
     answer = live.chat(**neutral, frobnicate=1)
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-ignored-parameters"] == "frobnicate"
+
+
+@pytest.mark.parametrize(
+    "bias",
+    [
+        {"AI": -100},
+        {"-1": 5},
+        {"99999999": 5},
+        {"1.5": 1},
+        {" 5": 1},
+        {"5": 101},
+        {"5": "x"},
+        {"5": None},
+        [[5, 1]],
+        "x",
+        {str(number): 1 for number in range(257)},
+    ],
+)
+def test_biases_that_are_none(live, bias):
+    answer = live.chat(logit_bias=bias)
+
+    is_error(answer, 400)
+    assert answer.json()["error"]["param"] == "logit_bias"
+
+
+def test_sampling_that_is_asked_for_happens(live):
+    assert live.chat(logit_bias={}).status_code == live.chat(logit_bias=None).status_code == 200
+    raw = body(live)[:-1] + b',"logit_bias":{"5":NaN}}'
+    is_error(live.post("/chat/completions", raw), 400)
+    only = live.chat("Say hi", logit_bias={"100": 100}, temperature=0, max_tokens=3).json()
+    assert len(set(only["choices"][0]["message"]["content"])) <= 2
+    short = live.chat("Say OK.", logit_bias={"2": 100}, temperature=0, max_tokens=9).json()
+    assert short["usage"]["completion_tokens"] == 0
+    longer = live.chat("Say OK.", logit_bias={"2": 100}, temperature=0, max_tokens=9, min_tokens=4).json()
+    assert longer["usage"]["completion_tokens"] == 4
+    is_error(live.chat(min_tokens=9, max_tokens=8), 400)
+    live.alive()
 
 
 def test_bodies_over_the_limit_are_413_by_length_and_by_count(live):
@@ -229,3 +262,24 @@ def test_mixed_loads_of_every_size_leave_the_engine_whole(live):
 
     assert codes == {200}
     live.alive()
+
+
+def test_every_way_of_sampling_is_served_side_by_side(live):
+    ways = [
+        {"typical_p": 0.8},
+        {"top_nsigma": 1.0},
+        {"dynatemp_range": 0.5, "dynatemp_exponent": 2},
+        {"xtc": {"probability": 0.5}},
+        {"dry": {"multiplier": 0.8, "sequence_breakers": ["\n"]}},
+        {"mirostat_mode": 1},
+        {"mirostat": 2, "mirostat_tau": 3},
+        {"samplers": ["temp", "top_p"]},
+        {"sampler_sequence": "kmt", "logprobs": True, "top_logprobs": 1},
+        {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0},
+    ]
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda way: live.chat(max_tokens=4, seed=1, **way), ways))
+
+    assert [answer.status_code for answer in answers] == [200] * len(ways)
+    for wrong in ({"dry": {"x": 1}}, {"samplers": ["x"]}, {"mirostat_mode": 2, "top_k": 5}):
+        is_error(live.chat(**wrong), 400)

@@ -53,3 +53,35 @@ def test_errors(live, path, body):
     assert 400 <= answer.status_code < 500
     validate(answer.json(), "ErrorResponse")
     assert answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("stop", [None, ["o"]])
+def test_logprobs_of_a_chat(live, stop):
+    asked = {"max_tokens": 8, "logprobs": True, "top_logprobs": 3, "temperature": 0, "stop": stop}
+    answer = live.chat("Count to ten.", **asked).json()
+    validate(answer, "CreateChatCompletionResponse")
+    choice = answer["choices"][0]
+    tokens = choice["logprobs"]["content"]
+    assert bytes(b for token in tokens for b in token["bytes"] or []).decode() == choice["message"]["content"]
+    for token in tokens:
+        likely = token["top_logprobs"]
+        assert len(likely) == 3 and likely[0]["logprob"] == token["logprob"] <= 0
+        assert likely[0]["logprob"] >= likely[1]["logprob"] >= likely[2]["logprob"]
+    assert live.chat(logprobs=True).json()["choices"][0]["logprobs"]["content"][0]["top_logprobs"] == []
+    chunks = live.events(messages=[{"role": "user", "content": "Count to ten."}], **asked)[:-1]
+    streamed = []
+    for chunk in chunks:
+        validate(chunk, "CreateChatCompletionStreamResponse")
+        streamed += (chunk["choices"][0]["logprobs"] or {"content": []})["content"]
+    assert [token["token"] for token in streamed] == [token["token"] for token in tokens]
+
+
+def test_logprobs_of_a_completion(live):
+    asked = {"model": live.model, "prompt": "One two", "max_tokens": 3, "logprobs": 2}
+    answer = live.post("/completions", asked).json()
+    validate(answer, "CreateCompletionResponse")
+    choice = answer["choices"][0]
+    found = choice["logprobs"]
+    assert len({len(values) for values in found.values()}) == 1
+    for token, offset in zip(found["tokens"], found["text_offset"], strict=True):
+        assert choice["text"][offset:].startswith(token)

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,97 @@ async def test_a_whole_answer(site):
     (record,) = site.records
     assert (record.outcome, record.usage.completion_tokens) == (Outcome.COMPLETED, 5)
     assert record.request_id == answer.headers["x-request-id"]
+
+
+async def test_what_only_the_model_can_tell_is_refused_before_the_engine_is_asked(site):
+    for fields, param in (
+        ({"logit_bias": {"259": 1}}, "logit_bias"),
+        ({"min_tokens": 10, "max_tokens": 9}, "min_tokens"),
+        ({"min_tokens": 4097}, "min_tokens"),
+    ):
+        answer = await site.post(CHAT, chat(**fields))
+        assert (answer.status, answer.json()["error"]["param"]) == (400, param)
+    assert not site.engine.handles
+
+
+async def test_a_default_of_the_model_cannot_make_a_parameter_idle(site):
+    site.engine.play = speak("x")
+    served = site.runtime.catalog.model("scripted")
+    greedy = replace(served.description, sampling_defaults={"temperature": 0.0})
+    site.runtime.catalog.add(replace(served, description=greedy))
+
+    refused = await site.post(CHAT, chat(mirostat_mode=2))
+    assert (refused.status, refused.json()["error"]["param"]) == (400, "mirostat_mode")
+    assert (await site.post(CHAT, chat(mirostat_mode=2, temperature=0.5))).status == 200
+
+
+async def test_sampling_reaches_the_engine(site):
+    site.engine.play = speak("x")
+
+    await site.post(CHAT, chat(logit_bias={"258": 1}, min_tokens=9, max_tokens=9, repeat_penalty=1.5))
+
+    request = site.engine.handles[0].request
+    assert (request.sampling.logit_bias, request.min_tokens) == (((258, 1.0),), 9)
+    assert request.sampling.repeat_penalty == 1.5
+
+
+def chat_tokens(choices) -> list[dict]:
+    return [token for choice in choices for token in (choice["logprobs"] or {"content": []})["content"]]
+
+
+@pytest.mark.parametrize("stop", [[], ["two"], ["o 😸"], ["zzz"]])
+async def test_logprobs_agree_with_the_text_streamed_or_whole(site, stop):
+    site.engine.play = speak("one ", "tw", "o 😸", "🙂"[:1], "zz")
+    asked = {"logprobs": True, "top_logprobs": 2, "stop": stop}
+
+    whole = (await site.post(CHAT, chat(**asked))).json()["choices"][0]
+    events = (await site.post(CHAT, chat(stream=True, **asked))).events()
+
+    choices = [event["choices"][0] for event in events[:-1]]
+    tokens = chat_tokens([whole])
+    assert chat_tokens(choices) == tokens
+    assert bytes(b for token in tokens for b in token["bytes"]).decode() == whole["message"]["content"]
+    for choice in choices:
+        text = bytes(b for token in chat_tokens([choice]) for b in token["bytes"]).decode()
+        assert text == choice["delta"].get("content", "")
+    assert tokens[0] == {
+        "token": "o",
+        "logprob": -0.111,
+        "bytes": [111],
+        "top_logprobs": [
+            {"token": "o", "logprob": -0.111, "bytes": [111]},
+            {"token": "<|im_end|>", "logprob": -9.0, "bytes": None},
+        ],
+    }
+
+
+async def test_logprobs_without_alternatives_and_without_being_asked(site):
+    site.engine.play = speak("ab")
+
+    alone = (await site.post(CHAT, chat(logprobs=True))).json()["choices"][0]["logprobs"]
+    assert [token["top_logprobs"] for token in alone["content"]] == [[], []]
+    for fields in ({}, {"logprobs": False}, {"logprobs": None, "top_logprobs": None}):
+        assert (await site.post(CHAT, chat(**fields))).json()["choices"][0]["logprobs"] is None
+
+
+async def test_logprobs_of_a_completion_have_its_own_shape(site):
+    site.engine.play = speak("ab", "c😸")
+    asked = {"model": "scripted", "prompt": "x", "logprobs": 1, "stop": "c"}
+
+    whole = (await site.post("/v1/completions", json.dumps(asked).encode())).json()["choices"][0]
+    body = json.dumps({**asked, "stream": True}).encode()
+    events = (await site.post("/v1/completions", body)).events()
+
+    assert whole["text"] == "ab"
+    assert whole["logprobs"] == {
+        "tokens": ["a", "b"],
+        "token_logprobs": [-0.097, -0.098],
+        "top_logprobs": [{"a": -0.097}, {"b": -0.098}],
+        "text_offset": [0, 1],
+    }
+    parts = [event["choices"][0]["logprobs"] for event in events[:-1] if event["choices"][0]["logprobs"]]
+    for name, expected in whole["logprobs"].items():
+        assert [one for part in parts for one in part[name]] == expected
 
 
 async def test_a_stream_adds_up_to_the_whole_answer_and_ends_once(site):

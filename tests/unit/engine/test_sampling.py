@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,6 +135,38 @@ def test_negative_penalties_encourage() -> None:
     logits[0, :2] = 1.0, 0.9
     sampler = Sampler(SamplingParams(temperature=0.0, presence_penalty=-2.0))
     assert [draw_tokens(logits.copy(), [sampler])[0] for _ in range(3)] == [0, 0, 0]
+
+
+def test_the_repeat_penalty_sees_the_prompt() -> None:
+    logits = np.zeros((1, NUM_TOKENS), dtype=np.float32)
+    logits[0, :3] = 10.0, 9.5, 8.0
+    sampler = Sampler(SamplingParams(temperature=0.0, repeat_penalty=1.1), prompt_token_ids=(0, 77))
+    # 10 / 1.1 = 9.09 from the start; then 9.5 / 1.1 = 8.6.
+    assert [draw_tokens(logits.copy(), [sampler])[0] for _ in range(3)] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0.0), SamplingParams(), NEUTRAL])
+def test_a_bias_is_added_and_only_for_its_sequence(params: SamplingParams) -> None:
+    logits = np.zeros((2, NUM_TOKENS), dtype=np.float32)
+    logits[:, 5] = 60.0
+    biased = Sampler(replace(params, logit_bias=((5, -100.0), (9, 80.0))))
+    assert draw_tokens(logits, [biased, Sampler(params)]) == [9, 5]
+
+
+def test_a_bias_shifts_the_chances_by_as_much() -> None:
+    logits = np.full((1, NUM_TOKENS), -100.0, dtype=np.float32)
+    logits[0, :2] = 0.0
+    sampler = Sampler(replace(NEUTRAL, seed=3, logit_bias=((1, math.log(3)),)))
+    counts = Counter(draw_tokens(logits.copy(), [sampler])[0] for _ in range(2000))
+    assert counts[1] / 2000 == pytest.approx(0.75, abs=0.04)
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0.0), SamplingParams(), NEUTRAL])
+def test_bans_can_end_after_some_tokens(params: SamplingParams) -> None:
+    logits = np.zeros((1, NUM_TOKENS), dtype=np.float32)
+    logits[0, [5, 6]] = 80.0, 40.0
+    sampler = Sampler(params, banned_token_ids=np.array([5]), num_banned_draws=3)
+    assert [draw_tokens(logits.copy(), [sampler])[0] for _ in range(5)] == [6, 6, 6, 5, 5]
 
 
 @pytest.mark.parametrize("params", [SamplingParams(temperature=0.0), SamplingParams(), NEUTRAL])

@@ -23,6 +23,13 @@ def test_what_a_models_file_says_out_of_range_does_not_count() -> None:
     assert SamplingRequest().resolve(wrong) == SamplingParams()
 
 
+def test_penalties_and_biases_reach_the_engine() -> None:
+    sent = SamplingRequest(repeat_last_n=64, logit_bias=((5, 1.0),))
+    assert sent.resolve({"repeat_penalty": 1.1, "repeat_last_n": 32.0}) == SamplingParams(
+        repeat_penalty=1.1, repeat_last_n=64, logit_bias=((5, 1.0),)
+    )
+
+
 def test_a_neutral_request_stays_neutral() -> None:
     sent = SamplingRequest(temperature=1, top_p=1, top_k=0, min_p=0)
     assert sent.resolve({"top_k": 40}) == SamplingParams(temperature=1.0, top_p=1.0, top_k=0, min_p=0.0)

@@ -11,6 +11,7 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from inference.domain.events import FinishReason, Usage
+from inference.domain.logprobs import AnswerPart, LikelyToken, ScoredToken
 from inference.domain.timings import Timings
 from inference.openai.rendering import ChatRendering, CompletionRendering, timings_object
 
@@ -33,15 +34,25 @@ def validator(name: str) -> Any:
     return jsonschema.Draft202012Validator({"$ref": f"#/components/schemas/{name}", **schemas})
 
 
-def chat(wants_usage: bool = False) -> ChatRendering:
+def chat(wants_usage: bool = False, wants_logprobs: bool = False) -> ChatRendering:
     return ChatRendering(
-        id="chatcmpl-1", created=1700, model='m"x', fingerprint="fp", wants_usage=wants_usage
+        id="chatcmpl-1",
+        created=1700,
+        model='m"x',
+        fingerprint="fp",
+        wants_usage=wants_usage,
+        wants_logprobs=wants_logprobs,
     )
 
 
-def completion(wants_usage: bool = False) -> CompletionRendering:
+def completion(wants_usage: bool = False, wants_logprobs: bool = False) -> CompletionRendering:
     return CompletionRendering(
-        id="cmpl-1", created=1700, model='m"x', fingerprint="fp", wants_usage=wants_usage
+        id="cmpl-1",
+        created=1700,
+        model='m"x',
+        fingerprint="fp",
+        wants_usage=wants_usage,
+        wants_logprobs=wants_logprobs,
     )
 
 
@@ -56,7 +67,9 @@ def parsed(chunk: bytes, schema: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_whole_chat_answer(text: str) -> None:
-    value = parsed(chat().whole(text, FinishReason.STOP, USAGE, TIMINGS), "CreateChatCompletionResponse")
+    value = parsed(
+        chat().whole(AnswerPart(text), FinishReason.STOP, USAGE, TIMINGS), "CreateChatCompletionResponse"
+    )
     choice = value["choices"][0]
     assert choice["message"] == {"role": "assistant", "content": text, "refusal": None}
     assert (choice["finish_reason"], choice["logprobs"], choice["index"]) == ("stop", None, 0)
@@ -81,7 +94,7 @@ def test_chat_chunks(text: str, wants_usage: bool) -> None:
         parsed(chunk, "CreateChatCompletionStreamResponse")
         for chunk in (
             rendering.role_chunk(),
-            rendering.text_chunk(text),
+            rendering.text_chunk(AnswerPart(text)),
             rendering.finish_chunk(FinishReason.LENGTH),
         )
     ]
@@ -111,7 +124,9 @@ def test_the_usage_chunk_of_a_chat_has_no_choices() -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_whole_completion(text: str) -> None:
-    value = parsed(completion().whole(text, FinishReason.LENGTH, USAGE, TIMINGS), "CreateCompletionResponse")
+    value = parsed(
+        completion().whole(AnswerPart(text), FinishReason.LENGTH, USAGE, TIMINGS), "CreateCompletionResponse"
+    )
     assert value["choices"] == [{"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}]
     assert Completion.model_validate(value).choices[0].text == text
 
@@ -119,7 +134,7 @@ def test_a_whole_completion(text: str) -> None:
 @pytest.mark.parametrize("wants_usage", [False, True])
 def test_completion_chunks(wants_usage: bool) -> None:
     rendering = completion(wants_usage)
-    middle = json.loads(rendering.text_chunk("Hi\n"))
+    middle = json.loads(rendering.text_chunk(AnswerPart("Hi\n")))
     last = json.loads(rendering.finish_chunk(FinishReason.STOP))
     assert middle["choices"] == [{"index": 0, "text": "Hi\n", "logprobs": None, "finish_reason": None}]
     assert last["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}]
@@ -150,3 +165,72 @@ def test_timings_have_the_names_that_clients_know() -> None:
 def test_rates_without_time_are_zero() -> None:
     timings = timings_object(Timings(num_prompt_tokens=5, num_predicted_tokens=0))
     assert (timings["prompt_per_second"], timings["predicted_per_second"]) == (0.0, 0.0)
+
+
+HALVES = AnswerPart(
+    "Hi😸",
+    (
+        ScoredToken("Hi", b"Hi", -0.5, 0, (LikelyToken("Hi", b"Hi", -0.5), LikelyToken("<e>", None, -1.5))),
+        ScoredToken("\ufffd", b"\xf0\x9f", -0.25, 2, (LikelyToken("\ufffd", b"\xf0", -0.125),)),
+        ScoredToken("\ufffd", b"\x98\xb8", -0.0, 2),
+    ),
+)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_logprobs_of_a_chat(is_stream: bool) -> None:
+    rendering = chat(wants_logprobs=True)
+    if is_stream:
+        value = parsed(rendering.text_chunk(HALVES), "CreateChatCompletionStreamResponse")
+        ChatCompletionChunk.model_validate(value)
+        assert value["choices"][0]["delta"] == {"content": "Hi😸"}
+    else:
+        body = rendering.whole(HALVES, FinishReason.STOP, USAGE, TIMINGS)
+        value = parsed(body, "CreateChatCompletionResponse")
+        ChatCompletion.model_validate(value)
+    logprobs = value["choices"][0]["logprobs"]
+    assert logprobs["refusal"] is None
+    content = logprobs["content"]
+    assert b"".join(bytes(token["bytes"]) for token in content).decode() == "Hi😸"
+    assert content[0] == {
+        "token": "Hi",
+        "logprob": -0.5,
+        "bytes": [72, 105],
+        "top_logprobs": [
+            {"token": "Hi", "logprob": -0.5, "bytes": [72, 105]},
+            {"token": "<e>", "logprob": -1.5, "bytes": None},
+        ],
+    }
+    assert content[2]["top_logprobs"] == []
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_logprobs_of_a_completion(is_stream: bool) -> None:
+    rendering = completion(wants_logprobs=True)
+    if is_stream:
+        value = json.loads(rendering.text_chunk(HALVES))
+        value["choices"][0]["finish_reason"] = "stop"
+        validator("CreateCompletionResponse").validate(value)
+    else:
+        body = rendering.whole(HALVES, FinishReason.STOP, USAGE, TIMINGS)
+        value = parsed(body, "CreateCompletionResponse")
+    assert Completion.model_validate(value).choices[0].text == "Hi😸"
+    assert value["choices"][0]["logprobs"] == {
+        "tokens": ["Hi", "bytes:\\xf0\\x9f", "bytes:\\x98\\xb8"],
+        "token_logprobs": [-0.5, -0.25, -0.0],
+        "top_logprobs": [
+            {"Hi": -0.5, "<e>": -1.5},
+            {"bytes:\\xf0": -0.125, "bytes:\\xf0\\x9f": -0.25},
+            {"bytes:\\x98\\xb8": -0.0},
+        ],
+        "text_offset": [0, 2, 2],
+    }
+
+
+def test_logprobs_of_an_answer_without_tokens_are_an_empty_list_and_not_null() -> None:
+    body = chat(wants_logprobs=True).whole(AnswerPart(""), FinishReason.STOP, USAGE, TIMINGS)
+    value = parsed(body, "CreateChatCompletionResponse")
+    assert value["choices"][0]["logprobs"] == {"content": [], "refusal": None}
+    body = completion(wants_logprobs=True).whole(AnswerPart(""), FinishReason.STOP, USAGE, TIMINGS)
+    value = parsed(body, "CreateCompletionResponse")
+    assert value["choices"][0]["logprobs"]["tokens"] == []

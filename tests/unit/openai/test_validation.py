@@ -56,7 +56,9 @@ RANGES = {
     "min_p": ("-0.1", "1.001"),
     "presence_penalty": ("-2.1", "2.1"),
     "frequency_penalty": ("-2.1", "2.1"),
-    "repeat_penalty": ("0.9", "1.1"),
+    "repeat_penalty": ("0", "-1", "100.1"),
+    "repetition_penalty": ("0", "100.1"),
+    "repeat_last_n": ("-2", "1.5", "2147483648"),
     "top_k": ("-1", "2147483648"),
 }
 
@@ -161,6 +163,26 @@ def test_stream_options() -> None:
     assert chat_refusal(stream=True, stream_options=5).param == "stream_options"
     wrong = chat_refusal(stream=True, stream_options={"include_usage": "yes"})
     assert wrong.param == "stream_options.include_usage"
+
+
+def test_logprobs_of_a_chat_are_a_flag_and_a_number() -> None:
+    assert chat().num_top_logprobs is chat(logprobs=False).num_top_logprobs is None
+    assert chat(logprobs=True).num_top_logprobs == 0
+    assert chat(logprobs=True, top_logprobs=20).num_top_logprobs == 20
+    assert chat(logprobs=False, top_logprobs=None).num_top_logprobs is None
+    for wrong in (-1, 21, True, 1.0, "2"):
+        assert chat_refusal(logprobs=True, top_logprobs=wrong).param == "top_logprobs"
+    for wrong in (1, 0, "true", []):
+        assert chat_refusal(logprobs=wrong).param == "logprobs"
+    for asked in ({}, {"logprobs": False}, {"logprobs": None}):
+        assert chat_refusal(top_logprobs=2, **asked).param == "top_logprobs"
+
+
+def test_logprobs_of_a_completion_are_a_number() -> None:
+    assert completion().num_top_logprobs is None
+    assert [completion(logprobs=one).num_top_logprobs for one in (0, 5)] == [0, 5]
+    for wrong in (-1, 6, True, False, 1.0, "2"):
+        assert completion_refusal(logprobs=wrong).param == "logprobs"
 
 
 @pytest.mark.parametrize("name", ["stream", "ignore_eos", "store", "parallel_tool_calls"])
