@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ import pytest
 from tests.model_files import default_model_path
 
 ROOT = Path(__file__).parents[3]
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -141,7 +143,13 @@ def start_service(tmp_path: Path, server: str, **settings: str) -> LiveService:
     ]
     with service.log.open("wb") as log:
         service.process = subprocess.Popen(
-            [sys.executable, "-m", "skippy_site.servers"], cwd=ROOT, env=environment, stdout=log, stderr=log
+            [sys.executable, "-m", "skippy_site.servers"],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            # Ends with the test run, also when that is killed.
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
         )
     deadline = time.monotonic() + 60
     while True:
