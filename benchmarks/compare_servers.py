@@ -235,6 +235,8 @@ def main() -> int:
     parser.add_argument("--context", type=int, default=16_384)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    # So that the servers are stopped below also where this is ended from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="skippy-bench-") as home:
         ours = start_ours(args.model.resolve(), home, args)
         try:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from inference.admission.queue import default_max_queue
+
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
@@ -112,8 +114,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def max_queue(self) -> int:
-        """Requests that may wait: clamp(8 × lanes, 16, 256), as docs/decisions.md has it."""
-        return min(max(8 * self.lanes, 16), 256)
+        """Requests that may wait, which follows from the lanes."""
+        return default_max_queue(self.lanes)
 
     @property
     def connection_limit(self) -> int:
