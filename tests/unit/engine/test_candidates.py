@@ -10,6 +10,7 @@ from inference.engine.llama.candidates import (
     max_fast_top_k,
     nucleus_cut,
     top_candidates,
+    top_of_row,
     weighted_choice,
 )
 
@@ -97,3 +98,22 @@ def test_weighted_choice_never_takes_what_has_no_weight(num_weights: int) -> Non
     weights[[0, num_weights // 2, num_weights - 1]] = 1e-3, 5.0, 1e-7
     for uniform in (0.0, 1e-9, 0.3, 0.99999, 1 - 2**-53):
         assert weights[weighted_choice(weights, uniform)] > 0
+
+
+@pytest.mark.parametrize("num_tokens", [400, 5000, 49152, 50001])
+@pytest.mark.parametrize("kind", ["smooth", "ties", "ruled out"])
+def test_one_row_alone_gives_what_many_rows_give(num_tokens: int, kind: str) -> None:
+    random = np.random.default_rng(num_tokens)
+    row = random.standard_normal(num_tokens).astype(np.float32)
+    if kind == "ties":
+        row = np.round(row * 2) / 2
+    elif kind == "ruled out":
+        row[random.random(num_tokens) < 0.9] = -np.inf
+    for top_k in (1, max_fast_top_k(num_tokens)):
+        values, token_ids = top_candidates(row[np.newaxis], np.array([top_k]))
+        expected = (values[0].tolist(), token_ids[0].tolist())
+        assert top_of_row(row, top_k) == expected
+
+
+def test_one_row_with_nothing_that_is_a_number_is_empty() -> None:
+    assert top_of_row(np.full(5000, np.nan, dtype=np.float32), 5) == ([], [])

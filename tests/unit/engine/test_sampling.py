@@ -205,3 +205,13 @@ def test_a_tiny_vocabulary_works_too() -> None:
     logits = np.array([[1.0, 5.0, 2.0]], dtype=np.float32)
     for params in CASES.values():
         assert draw_tokens(logits.copy(), [Sampler(params)])[0] in (0, 1, 2)
+
+
+def test_what_is_drawn_does_not_depend_on_how_many_rows_are_drawn_at_once() -> None:
+    rows = make_logits(8)
+    params = [SamplingParams(seed=n, top_k=3 + 3 * n, temperature=0.5 + 0.1 * n) for n in range(len(rows))]
+    together = draw_tokens(rows.copy(), [Sampler(one) for one in params])
+    alone = [
+        draw_tokens(row[np.newaxis].copy(), [Sampler(one)])[0] for row, one in zip(rows, params, strict=True)
+    ]
+    assert together == alone
