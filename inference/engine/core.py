@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable
 
 from inference.domain.admission import AdmissionSource, EventSink, Grant, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import Clock
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
+from inference.domain.events import Event, Failed, Finished, FinishReason, Signals, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.inbox import Inbox
@@ -46,8 +47,8 @@ CONTEXT_MESSAGE = "The prompt does not fit the model's memory."
 class EngineCore:
     """The sequences of one model and what happens to them. Belongs to the engine thread.
 
-    Other threads may put into `inbox` and read `statistics` and `is_idle`, nothing else. `deliver`
-    gets the events of a step in one call and must not block.
+    Other threads may put into `inbox` and read `statistics`, nothing else. `deliver` gets the events
+    of a step in one call and must not block.
     """
 
     def __init__(
@@ -206,10 +207,20 @@ class EngineCore:
             else:
                 sequence.append(token_id)
                 self._total_generated_tokens += 1
+                if sequence.watch is not None:
+                    self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
                 logprobs = (result.logprobs[index],) if index in result.logprobs else ()
                 self._events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
                 if sequence.num_generated >= sequence.max_tokens:
                     self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
+
+    def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
+        """Where its hook is to hear of its last token, say it and let the sequence stand still."""
+        if event is not None:
+            self._events.append((sequence.sink, event))
+            if event.is_held:
+                sequence.submission.holds.add(HoldReason.HOOK)
+                self._hold(sequence)
 
     def _make_room(self) -> None:
         """Cells ran out: those that nobody uses now go first. Then somebody gives up its own, and is
@@ -224,9 +235,7 @@ class EngineCore:
             self._total_preemptions += 1
             return
         # The last one has all cells for itself and still cannot grow.
-        for sequence in self._scheduler.sequences:
-            if sequence.state is not PREFILLING and sequence.state is not DECODING:
-                continue
+        for sequence in self._scheduler.running():
             if sequence.num_generated:
                 self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
             else:
@@ -346,15 +355,9 @@ class EngineCore:
         """What is cached, for whoever ranks the waiting; `statistics` from any thread."""
         return self._memory.affinity
 
-    @property
-    def is_idle(self) -> bool:
-        """Nobody holds a lane."""
-        return not self._active
-
     def statistics(self, *, is_alive: bool) -> EngineStatistics:
         """A snapshot; each number is true, though not all at the same instant. From any thread."""
-        sequences = self._scheduler.sequences
-        states = [sequence.state for sequence in sequences]
+        states = [sequence.state for sequence in self._scheduler.sequences]
         return EngineStatistics(
             is_alive=is_alive,
             lanes=self._lanes.statistics,

@@ -79,13 +79,17 @@ class Scheduler:
             return StepPlan.build([sequence], [])
         return StepPlan.build([], share([sequence], self._max_batch_tokens))
 
+    def running(self) -> list[Sequence]:
+        """Those that compute something, oldest first."""
+        return [one for one in self._sequences if one.state is PREFILLING or one.state is DECODING]
+
     def victim(self) -> Sequence | None:
         """Whom to preempt when cells run out: the youngest held one that has some, since nobody's
         answer stops by that, else the youngest that runs; None where only one is left to run."""
         held = [one for one in self._sequences if one.state is HELD and one.num_computed]
         if held:
             return held[-1]
-        running = [one for one in self._sequences if one.state is PREFILLING or one.state is DECODING]
+        running = self.running()
         return running[-1] if len(running) > 1 else None
 
     def preempt(self, sequence: Sequence) -> None:

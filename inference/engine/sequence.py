@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.domain.admission import EventSink, Grant, Submission
+from inference.domain.events import Signals
 from inference.domain.requests import GenerationRequest
+from inference.domain.signals import TokenSignal
 from inference.engine.lanes import Lane
+from inference.engine.signals import SignalWatch
 
 TokenArray = NDArray[np.int32]
 
@@ -80,6 +83,7 @@ class Sequence:
         "sink",
         "state",
         "submission",
+        "watch",
     )
 
     def __init__(self, grant: Grant, lane: Lane, *, order: int, sequence_id: int | None = None) -> None:
@@ -101,6 +105,7 @@ class Sequence:
         self.num_promised = 0
         self.num_prompt_tokens = len(request.prompt_token_ids)
         self.max_tokens = request.max_tokens
+        self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
         self.num_preemptions = 0
         self.state = PREFILLING
@@ -186,6 +191,13 @@ class Sequence:
             raise InvalidTransition(f"{self!r} drew a token before all others were computed")
         self._generated.append(token_id)
         self.state = DECODING
+
+    def observe(self, measured: TokenSignal | None, now_ts: float) -> Signals | None:
+        """Its last token was drawn as sure as was `measured`: what is to be told of that."""
+        if self.watch is None:
+            return None
+        has_more = len(self._generated) < self.max_tokens
+        return self.watch.observe(self.last_token_id, measured, now_ts, has_more=has_more)
 
     def resync(self, num_computed: int) -> None:
         """After a step that was applied in part, believe what the cells hold."""

@@ -199,7 +199,7 @@ class EngineThread:
             self._wakeup.clear()
             if core.step():
                 continue
-            if not self._wakeup.is_set() and core.is_idle:
+            if not self._wakeup.is_set() and self.statistics.is_idle:
                 self._is_idle.set()
             self._wakeup.wait(IDLE_WAKEUP_S)
             self._is_idle.clear()

@@ -9,6 +9,7 @@ from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
 from inference.domain.events import Event
 from inference.domain.requests import GenerationRequest, SamplingParams
+from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.llama import LlamaModel, LlamaRunner
@@ -54,6 +55,7 @@ class SteppedEngine:
         min_tokens: int = 0,
         num_top_logprobs: int | None = None,
         namespace: str = "",
+        signals: SignalRequest | None = None,
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -67,6 +69,7 @@ class SteppedEngine:
             min_tokens,
             num_top_logprobs,
             cache_namespace=namespace,
+            signals=signals,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
@@ -113,6 +116,7 @@ class SteppedEngine:
         assert statistics.num_cells_used == self.num_cells_in_use() == 0
         assert self.admission.num_held == 0
         assert not self.runner._samplers
+        assert not self.runner._watched
         while self.core._memory.evict_one():
             pass
         assert not self.lengths()

@@ -12,12 +12,15 @@ from inference.domain.backend import HoldReason
 from inference.domain.errors import SkippyError
 from inference.domain.events import Event, Failed, Finished, TokenBatch
 from inference.domain.requests import GenerationRequest, SamplingParams
+from inference.domain.signals import SignalRequest, TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 
 END_TOKEN = 2
 VOCABULARY = 1000
+SURE = TokenSignal(entropy=0.5, margin=3.0)
+LOST = TokenSignal(entropy=4.5, margin=0.1)
 
 
 class ManualClock:
@@ -78,6 +81,7 @@ class ScriptedRunner:
         self.num_rows_before_trouble = 0
         self.poisoned: set[str] = set()
         self.draw: Callable[[GenerationRequest, int], int] = lambda request, index: 100 + index
+        self.measure: Callable[[GenerationRequest, int], TokenSignal] = lambda request, index: SURE
         self.clock = clock
         self.token_s = 0.0
         self.before_run: Callable[[StepPlan], None] = lambda plan: None
@@ -124,7 +128,13 @@ class ScriptedRunner:
         if self.num_used_cells + plan.num_tokens > self.num_cells:
             return StepResult(StepOutcome.NO_CELLS)
         self._apply(plan, plan.num_tokens)
-        return StepResult(StepOutcome.DONE, [self._next(one.sequence_id) for one in plan.outputs])
+        signals = {
+            row: self.measure(one.request, self.num_drawn.get(one.request.request_id, 0))
+            for row, one in enumerate(plan.outputs)
+            if one.watch is not None and not one.watch.is_over
+        }
+        token_ids = [self._next(one.sequence_id) for one in plan.outputs]
+        return StepResult(StepOutcome.DONE, token_ids, signals=signals)
 
     def _apply(self, plan: StepPlan, num_rows: int) -> None:
         num_rows = min(num_rows, self.num_cells - self.num_used_cells)
@@ -289,11 +299,18 @@ def make_request(
     max_tokens: int = 4,
     ignore_eos: bool = False,
     namespace: str = "",
+    signals: SignalRequest | None = None,
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
     return GenerationRequest(
-        name, ids, max_tokens, SamplingParams(temperature=0.0), ignore_eos, cache_namespace=namespace
+        name,
+        ids,
+        max_tokens,
+        SamplingParams(temperature=0.0),
+        ignore_eos,
+        cache_namespace=namespace,
+        signals=signals,
     )
 
 

@@ -82,10 +82,10 @@ def test_only_held_ones_are_nothing_to_do_but_not_idle() -> None:
     engine.hold("r")
     for _ in range(3):
         assert not engine.core.step()
-    assert not engine.core.is_idle
+    assert not statistics(engine).is_idle
     engine.cancel("r")
     assert not engine.core.step()
-    assert engine.core.is_idle
+    assert statistics(engine).is_idle
     engine.check_all_free()
 
 
