@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
+from inference.domain.backend import HoldReason
 from inference.domain.errors import SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
@@ -50,6 +51,7 @@ class ScriptedHandle:
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
         self.is_cancelled = False
+        self.holds: set[HoldReason] = set()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
     def start(self) -> ScriptedHandle:
@@ -81,6 +83,12 @@ class ScriptedHandle:
 
     def cancel(self) -> None:
         self.is_cancelled = True
+
+    def hold(self, reason: HoldReason) -> None:
+        self.holds.add(reason)
+
+    def resume(self, reason: HoldReason) -> None:
+        self.holds.discard(reason)
 
 
 class ScriptedEngine:

@@ -8,9 +8,10 @@ ended, never by the HTTP task.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from inference.domain.backend import HoldReason
 from inference.domain.errors import SkippyError
 from inference.domain.requests import GenerationRequest
 
@@ -21,11 +22,15 @@ class EventSink(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Submission:
-    """A request and the place where its events go. Compared by identity."""
+    """A request and the place where its events go. Compared by identity.
+
+    `holds` is why it stands still, already while it waits; only the engine thread touches it.
+    """
 
     request: GenerationRequest
     sink: EventSink
     submitted_ts: float
+    holds: set[HoldReason] = field(default_factory=set)
 
 
 class Ticket(Protocol):

@@ -1,4 +1,4 @@
-"""What the engine tells a request's owner, in this order: Started, TokenBatch*, one ending.
+"""What the engine tells a request's owner, in this order: Started, (Signals? TokenBatch)*, one ending.
 
 An ending is Finished or Failed. After `cancel()` nothing more comes: whoever cancelled knows.
 A preempted sequence just pauses between two batches. Instants are monotonic seconds taken by the
@@ -12,6 +12,7 @@ from enum import Enum
 
 from inference.domain.errors import SkippyError
 from inference.domain.logprobs import TokenLogprobs
+from inference.domain.signals import SignalWindow, TokenSignal
 
 
 class FinishReason(Enum):
@@ -43,6 +44,21 @@ class TokenBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Signals:
+    """How sure the model was, for those who asked: of the first token, or of the last ones.
+
+    Comes before the batch of the token that it was drawn with, the `num_decoded`th of the answer, so
+    that a hook may still decide about that one. Where `is_held`, nothing more is computed until the
+    handle's `resume(HoldReason.HOOK)`; an answer that ends with this token is not held.
+    """
+
+    signal: TokenSignal | SignalWindow
+    num_decoded: int
+    is_held: bool
+    at_ts: float
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The model ended its answer (STOP) or `max_tokens` were generated (LENGTH)."""
 
@@ -58,7 +74,7 @@ class Failed:
     at_ts: float
 
 
-Event = Started | TokenBatch | Finished | Failed
+Event = Started | Signals | TokenBatch | Finished | Failed
 
 
 @dataclass(frozen=True, slots=True)

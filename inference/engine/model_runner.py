@@ -41,7 +41,8 @@ class ModelRunner(Protocol):
         ...
 
     def run(self, plan: StepPlan) -> StepResult:
-        """Compute one batch and draw the wanted tokens. May raise: the step then counts as FAILED."""
+        """Compute one batch and draw the wanted tokens; say how likely they were and how sure the
+        model was where a sequence asks. May raise: the step then counts as FAILED."""
         ...
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:

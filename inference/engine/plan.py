@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.domain.logprobs import TokenLogprobs
+from inference.domain.signals import TokenSignal
 from inference.engine.sequence import Sequence, TokenArray
 
 FlagArray = NDArray[np.int8]
@@ -100,12 +101,13 @@ class StepOutcome(Enum):
 class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
-    `logprobs[i]` is there where that sequence asks for them.
+    `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch.
     """
 
     outcome: StepOutcome
     token_ids: tuple[int, ...] | list[int] = ()
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
+    signals: Mapping[int, TokenSignal] = field(default_factory=dict)
 
 
 NOTHING_DRAWN = -1

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.domain.admission import EventSink, Grant, Submission
+from inference.domain.events import Signals
 from inference.domain.requests import GenerationRequest
+from inference.domain.signals import TokenSignal
 from inference.engine.lanes import Lane
+from inference.engine.signals import SignalWatch
 
 TokenArray = NDArray[np.int32]
 
@@ -19,16 +22,23 @@ class SequenceState(Enum):
 
     PREFILLING ──▶ DECODING ──▶ ENDED          every state may end (finish, fail, cancel)
       ▲ │  ▲  │           │
-      │ │  │  └─▶ PREEMPTED ◀┘                  its cells are given up, its tokens kept
+      │ │  │  └─▶ PREEMPTED ◀┘                  it has no cells, its tokens are kept
       │ │  └──────────┘
       │ └─▶ WAITING_FOR_PREFIX                  another one is computing what it begins with
       └──────────┘
+
+    PREFILLING, DECODING, PREEMPTED ◀──▶ HELD  it stands still with what it has
+
+    A held one need not remember where it came from: what it has says where it goes. Without cells it
+    waits for room, as a preempted one does; else it computes the rest of what is known. So it may
+    lose its cells while it is held, and whoever asks for a state never asks for a flag beside it.
     """
 
     PREFILLING = "prefilling"
     DECODING = "decoding"
     PREEMPTED = "preempted"
     WAITING_FOR_PREFIX = "waiting for a prefix"
+    HELD = "held"
     ENDED = "ended"
 
 
@@ -37,6 +47,7 @@ PREFILLING = SequenceState.PREFILLING
 DECODING = SequenceState.DECODING
 PREEMPTED = SequenceState.PREEMPTED
 WAITING_FOR_PREFIX = SequenceState.WAITING_FOR_PREFIX
+HELD = SequenceState.HELD
 ENDED = SequenceState.ENDED
 
 
@@ -72,6 +83,7 @@ class Sequence:
         "sink",
         "state",
         "submission",
+        "watch",
     )
 
     def __init__(self, grant: Grant, lane: Lane, *, order: int, sequence_id: int | None = None) -> None:
@@ -93,6 +105,7 @@ class Sequence:
         self.num_promised = 0
         self.num_prompt_tokens = len(request.prompt_token_ids)
         self.max_tokens = request.max_tokens
+        self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
         self.num_preemptions = 0
         self.state = PREFILLING
@@ -179,30 +192,58 @@ class Sequence:
         self._generated.append(token_id)
         self.state = DECODING
 
+    def observe(self, measured: TokenSignal | None, now_ts: float) -> Signals | None:
+        """Its last token was drawn as sure as was `measured`: what is to be told of that."""
+        if self.watch is None:
+            return None
+        has_more = len(self._generated) < self.max_tokens
+        return self.watch.observe(self.last_token_id, measured, now_ts, has_more=has_more)
+
     def resync(self, num_computed: int) -> None:
         """After a step that was applied in part, believe what the cells hold."""
         self._require(PREFILLING, DECODING)
         if not 0 <= num_computed < self.num_tokens:
             raise InvalidTransition(f"{self!r} cannot have {num_computed} tokens in cells")
         self.num_computed = num_computed
-        has_one_left = self.num_generated > 0 and self.num_remaining == 1
-        self.state = DECODING if has_one_left else PREFILLING
+        self.state = self._running_state
+
+    @property
+    def _running_state(self) -> SequenceState:
+        """What it does where it runs, as its tokens and cells say."""
+        return DECODING if self._generated and self.num_remaining == 1 else PREFILLING
+
+    @property
+    def has_given_up_cells(self) -> bool:
+        """It has none and will not ask for any before it comes back."""
+        return self.state is PREEMPTED or (self.state is HELD and not self.num_computed)
 
     def preempt(self) -> None:
-        """Its cells are gone; tokens, lane and random state stay."""
-        self._require(PREFILLING, DECODING)
+        """Its cells are gone; tokens, lane and random state stay. A held one stays held."""
+        self._require(PREFILLING, DECODING, HELD)
         self.num_computed = self.num_promised = 0
         self.num_preemptions += 1
-        self.state = PREEMPTED
+        if self.state is not HELD:
+            self.state = PREEMPTED
 
     def resume(self) -> None:
         """There is room again: compute everything known once more."""
         self._require(PREEMPTED)
         self.state = PREFILLING
 
+    def hold(self) -> None:
+        """Stand still; nobody is to wait for it."""
+        self._require(PREFILLING, DECODING, PREEMPTED)
+        self.num_promised = 0
+        self.state = HELD
+
+    def unhold(self) -> None:
+        """Go on from what there is."""
+        self._require(HELD)
+        self.state = self._running_state if self.num_computed else PREEMPTED
+
     def end(self) -> None:
         """No step will see it again."""
-        self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX)
+        self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX, HELD)
         self.leader = None
         self.state = ENDED
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 
 from inference.domain.admission import EventSink, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
 from inference.domain.events import Event
 from inference.domain.requests import GenerationRequest, SamplingParams
+from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.llama import LlamaModel, LlamaRunner
@@ -53,6 +55,7 @@ class SteppedEngine:
         min_tokens: int = 0,
         num_top_logprobs: int | None = None,
         namespace: str = "",
+        signals: SignalRequest | None = None,
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -66,6 +69,7 @@ class SteppedEngine:
             min_tokens,
             num_top_logprobs,
             cache_namespace=namespace,
+            signals=signals,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
@@ -73,7 +77,13 @@ class SteppedEngine:
         return sink
 
     def cancel(self, name: str) -> None:
-        self.core.cancel(self.submissions[name])
+        self.core.inbox.cancel(self.submissions[name])
+
+    def hold(self, name: str) -> None:
+        self.core.inbox.hold(self.submissions[name], HoldReason.HOOK)
+
+    def resume(self, name: str) -> None:
+        self.core.inbox.resume(self.submissions[name], HoldReason.HOOK)
 
     def run(self, max_steps: int = 5000) -> None:
         for _ in range(max_steps):
@@ -106,6 +116,7 @@ class SteppedEngine:
         assert statistics.num_cells_used == self.num_cells_in_use() == 0
         assert self.admission.num_held == 0
         assert not self.runner._samplers
+        assert not self.runner._watched
         while self.core._memory.evict_one():
             pass
         assert not self.lengths()

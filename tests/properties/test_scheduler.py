@@ -1,8 +1,8 @@
 """The engine's core under anything that can happen to it, in any order.
 
-Whatever is submitted, cancelled, refused cells, failed or interrupted: every request gets exactly
-one ending (or none, if its owner cancelled it), its tokens are the right ones in the right order,
-positions always follow the cells, and in the end no lane, no cell and no grant is left.
+Whatever is submitted, cancelled, held, resumed, refused cells, failed or interrupted: every request
+gets exactly one ending (or none, if its owner cancelled it), its tokens are the right ones in the
+right order, positions always follow the cells, and in the end no lane, no cell and no grant is left.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from inference.domain.backend import HoldReason
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable
-from inference.domain.events import Failed, Finished, FinishReason, Started
+from inference.domain.events import Failed, Finished, FinishReason, Signals, Started
 from inference.domain.requests import GenerationRequest
+from inference.domain.signals import SignalRequest
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome
-from tests.unit.engine.scripted_engine_parts import END_TOKEN, Engine, make_request
+from tests.unit.engine.scripted_engine_parts import END_TOKEN, LOST, Engine, make_request
 
 NUM_CELLS = 256
 TROUBLES = [StepOutcome.FAILED, StepOutcome.ABORTED, StepOutcome.NO_CELLS, OSError("gone")]
@@ -33,6 +35,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.is_over = False
         # A made-up lack of cells may end the only sequence early.
         self.lacked_cells = False
+        self.holds: dict[str, set[HoldReason]] = {}
+        self.num_signals: dict[str, int] = {}
 
     @initialize(num_lanes=st.integers(1, 5), budget=st.sampled_from([32, 40, 256]))
     def start(self, num_lanes: int, budget: int) -> None:
@@ -44,6 +48,7 @@ class EngineMachine(RuleBasedStateMachine):
             resume_headroom_tokens=1,
         )
         self.engine.runner.draw = self._draw
+        self.engine.runner.measure = lambda request, index: LOST
 
     def _draw(self, request: GenerationRequest, index: int) -> int:
         name = request.request_id
@@ -59,15 +64,23 @@ class EngineMachine(RuleBasedStateMachine):
         max_tokens=st.integers(1, 120),
         stops_at=st.none() | st.integers(0, 40),
         breaks_at=st.none() | st.none() | st.integers(0, 40),
+        signals=st.none() | st.builds(SignalRequest, wants_first_token=st.booleans()),
     )
-    def submit(self, prompt: int, max_tokens: int, stops_at: int | None, breaks_at: int | None) -> str:
+    def submit(
+        self,
+        prompt: int,
+        max_tokens: int,
+        stops_at: int | None,
+        breaks_at: int | None,
+        signals: SignalRequest | None,
+    ) -> str:
         self.count += 1
         name = f"r{self.count}"
         if stops_at is not None:
             self.stops_at[name] = stops_at
         if breaks_at is not None:
             self.breaks_at[name] = breaks_at
-        request = make_request(name, prompt=prompt, max_tokens=max_tokens)
+        request = make_request(name, prompt=prompt, max_tokens=max_tokens, signals=signals)
         if self.is_over:
             return name
         self.engine.submit(request)
@@ -85,6 +98,18 @@ class EngineMachine(RuleBasedStateMachine):
         else:
             self.engine.cancel(name)
 
+    @rule(name=names, reason=st.sampled_from(HoldReason))
+    def hold(self, name: str, reason: HoldReason) -> None:
+        if name in self.engine.sinks:
+            self.engine.hold(name, reason)
+            self.holds.setdefault(name, set()).add(reason)
+
+    @rule(name=names, reason=st.sampled_from(HoldReason))
+    def resume(self, name: str, reason: HoldReason) -> None:
+        if name in self.engine.sinks:
+            self.engine.resume(name, reason)
+            self.holds.get(name, set()).discard(reason)
+
     # -- what happens to the engine -------------------------------------------------------------
 
     @rule(num_steps=st.integers(1, 20))
@@ -93,6 +118,19 @@ class EngineMachine(RuleBasedStateMachine):
             return
         for _ in range(num_steps):
             self.engine.core.step()
+        self._note_what_the_engine_held()
+        # That nobody is computed while it is held is what the runner checks in every batch.
+        for sequence in self.engine.core._scheduler.sequences:
+            name = sequence.request.request_id
+            assert sequence.submission.holds == self.holds.get(name, set())
+
+    def _note_what_the_engine_held(self) -> None:
+        for name, sink in self.engine.sinks.items():
+            signals = [event for event in sink.events if isinstance(event, Signals)]
+            for event in signals[self.num_signals.get(name, 0) :]:
+                if event.is_held:
+                    self.holds.setdefault(name, set()).add(HoldReason.HOOK)
+            self.num_signals[name] = len(signals)
 
     @rule(outcome=st.sampled_from(TROUBLES), num_rows=st.sampled_from([0, 1, 5, 200]))
     def something_goes_wrong(self, outcome: StepOutcome | Exception, num_rows: int) -> None:
@@ -140,6 +178,13 @@ class EngineMachine(RuleBasedStateMachine):
         if not self.is_over:
             self.engine.runner.outcomes.clear()
             self.engine.run(max_steps=5000)
+            while not (statistics := self.engine.core.statistics(is_alive=True)).is_idle:
+                assert statistics.lanes.num_used == statistics.num_held
+                self._note_what_the_engine_held()
+                for name, reasons in self.holds.items():
+                    while reasons:
+                        self.engine.resume(name, reasons.pop())
+                self.engine.run(max_steps=5000)
             self.engine.check_all_free()
         assert self.engine.admission.num_held == 0
         for name, sink in self.engine.sinks.items():

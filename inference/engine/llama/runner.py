@@ -7,13 +7,15 @@ import logging
 import numpy as np
 
 from inference.domain.requests import GenerationRequest
+from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
-from inference.engine.llama.context import DecodeStatus, LlamaContext
+from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
 from inference.engine.llama.library import ModelLoadError
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.engine.llama.signals import SignalMeter
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,9 @@ class LlamaRunner:
         self._model = model
         self._owns_model = owns_model
         self._samplers: dict[int, Sampler] = {}
+        # Of the sequences that ask for signals: with none of them no row is even looked at.
+        self._watched: set[int] = set()
+        self._meter = SignalMeter(model.tokenizer.num_tokens)
         self._end_token_ids = model.tokenizer.end_token_ids
         self._end_token_array = np.array(sorted(self._end_token_ids), dtype=np.int64)
         try:
@@ -68,6 +73,8 @@ class LlamaRunner:
         return self._can_share_prefixes
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
+        if request.signals is not None:
+            self._watched.add(sequence_id)
         must_go_on = request.ignore_eos or request.min_tokens > 0
         self._samplers[sequence_id] = Sampler(
             request.sampling,
@@ -89,11 +96,18 @@ class LlamaRunner:
         logits = self._context.logits(len(plan.outputs))
         samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
         asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
+        signals = self._measure(plan, logits) if self._watched else {}
         token_ids = draw_tokens(logits, samplers)
         if not asked:
-            return StepResult(StepOutcome.DONE, token_ids)
+            return StepResult(StepOutcome.DONE, token_ids, signals=signals)
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
-        return StepResult(StepOutcome.DONE, token_ids, drawn)
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals)
+
+    def _measure(self, plan: StepPlan, logits: LogitsArray) -> dict[int, TokenSignal]:
+        """How sure the model is, where somebody may still want to hear it."""
+        watches = [sequence.watch for sequence in plan.outputs]
+        rows = [row for row, watch in enumerate(watches) if watch is not None and not watch.is_over]
+        return self._meter.measure(logits, rows)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         num_computed = self._context.last_position(sequence_id) + 1
@@ -114,12 +128,16 @@ class LlamaRunner:
         return False
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
-        self._samplers.pop(sequence_id, None)
+        self._forget(sequence_id)
         return self.rewind(sequence_id, num_tokens) == num_tokens
 
     def close_sequence(self, sequence_id: int) -> None:
-        self._samplers.pop(sequence_id, None)
+        self._forget(sequence_id)
         self._context.remove(sequence_id)
+
+    def _forget(self, sequence_id: int) -> None:
+        self._samplers.pop(sequence_id, None)
+        self._watched.discard(sequence_id)
 
     def _warm_up(self) -> None:
         """Compute one token and forget it: pages of weights are read and buffers made before the

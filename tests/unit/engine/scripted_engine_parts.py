@@ -8,15 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.admission import EventSink, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.errors import SkippyError
 from inference.domain.events import Event, Failed, Finished, TokenBatch
 from inference.domain.requests import GenerationRequest, SamplingParams
+from inference.domain.signals import SignalRequest, TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 
 END_TOKEN = 2
 VOCABULARY = 1000
+SURE = TokenSignal(entropy=0.5, margin=3.0)
+LOST = TokenSignal(entropy=4.5, margin=0.1)
 
 
 class ManualClock:
@@ -77,6 +81,7 @@ class ScriptedRunner:
         self.num_rows_before_trouble = 0
         self.poisoned: set[str] = set()
         self.draw: Callable[[GenerationRequest, int], int] = lambda request, index: 100 + index
+        self.measure: Callable[[GenerationRequest, int], TokenSignal] = lambda request, index: SURE
         self.clock = clock
         self.token_s = 0.0
         self.before_run: Callable[[StepPlan], None] = lambda plan: None
@@ -123,7 +128,13 @@ class ScriptedRunner:
         if self.num_used_cells + plan.num_tokens > self.num_cells:
             return StepResult(StepOutcome.NO_CELLS)
         self._apply(plan, plan.num_tokens)
-        return StepResult(StepOutcome.DONE, [self._next(one.sequence_id) for one in plan.outputs])
+        signals = {
+            row: self.measure(one.request, self.num_drawn.get(one.request.request_id, 0))
+            for row, one in enumerate(plan.outputs)
+            if one.watch is not None and not one.watch.is_over
+        }
+        token_ids = [self._next(one.sequence_id) for one in plan.outputs]
+        return StepResult(StepOutcome.DONE, token_ids, signals=signals)
 
     def _apply(self, plan: StepPlan, num_rows: int) -> None:
         num_rows = min(num_rows, self.num_cells - self.num_used_cells)
@@ -150,6 +161,7 @@ class ScriptedRunner:
         marked = plan.sequence_ids[plan.is_output.astype(bool)].tolist()
         assert marked == [sequence.sequence_id for sequence in plan.outputs]
         for sequence in plan.sequences:
+            assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
@@ -287,11 +299,18 @@ def make_request(
     max_tokens: int = 4,
     ignore_eos: bool = False,
     namespace: str = "",
+    signals: SignalRequest | None = None,
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
     return GenerationRequest(
-        name, ids, max_tokens, SamplingParams(temperature=0.0), ignore_eos, cache_namespace=namespace
+        name,
+        ids,
+        max_tokens,
+        SamplingParams(temperature=0.0),
+        ignore_eos,
+        cache_namespace=namespace,
+        signals=signals,
     )
 
 
@@ -336,7 +355,13 @@ class Engine:
         return sink
 
     def cancel(self, name: str) -> None:
-        self.core.cancel(self.submissions[name])
+        self.core.inbox.cancel(self.submissions[name])
+
+    def hold(self, name: str, reason: HoldReason = HoldReason.READER) -> None:
+        self.core.inbox.hold(self.submissions[name], reason)
+
+    def resume(self, name: str, reason: HoldReason = HoldReason.READER) -> None:
+        self.core.inbox.resume(self.submissions[name], reason)
 
     def run(self, max_steps: int = 1000) -> int:
         """Step until there is nothing to do; how many steps that took."""
