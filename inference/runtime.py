@@ -26,6 +26,7 @@ from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.stats import EngineStatistics
+from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
@@ -69,6 +70,7 @@ class RuntimeSettings:
     max_waiting: int
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    stall_timeout_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,10 @@ class Engine(Protocol):
     def begin_stop(self) -> None:
         """Ask the engine thread to end at the next step boundary; returns at once. Whoever still
         generates is told ServiceUnavailable."""
+        ...
+
+    def give_up(self) -> None:
+        """Its thread hangs: count it as dead and tell everybody who waits for it, at once."""
         ...
 
     async def stop(self) -> None:
@@ -163,6 +169,8 @@ class Runtime:
             clock=clock,
             has_shared_prefixes=settings.has_shared_prefixes,
         )
+        self._watchdog = Watchdog(settings.stall_timeout_s)
+        self._stall = ""
         self._loading: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------
@@ -185,6 +193,17 @@ class Runtime:
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
             _log.info("model %s is ready", description.id)
+
+    def watch(self) -> None:
+        """Look whether the engine makes progress, every second or so. One that hangs is given up:
+        from then on it counts as dead."""
+        if self.engine is None:
+            return
+        stall = self._watchdog.observe(self.engine.statistics(), self._clock.monotonic())
+        if stall is not None:
+            self._stall = f"the engine has made no progress for {stall.stalled_s:.0f} s"
+            _log.critical("the engine hangs: %s", stall)
+            self.engine.give_up()
 
     def _make_admission(self, num_cells: int) -> AdmissionController:
         self.admission = AdmissionController(
@@ -269,7 +288,7 @@ class Runtime:
         if self.state is not RuntimeState.READY:
             return Readiness(False, "unavailable", (self.state.value,))
         if self.engine is None or not self.engine.is_alive:
-            return Readiness(False, "failed", ("the engine has stopped",))
+            return Readiness(False, "failed", (self._stall or "the engine has stopped",))
         has_database, has_broker = await asyncio.gather(self._database_probe(), self._broker_probe())
         if not has_database:
             return Readiness(False, "unavailable", ("the database does not answer",))

@@ -52,6 +52,7 @@ def make_runtime(environment: Environment) -> Runtime:
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
+            stall_timeout_s=environment.stall_timeout_s,
         ),
         loader=LocalEngineLoader(
             model_path,

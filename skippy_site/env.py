@@ -80,6 +80,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     drain_grace_s: Annotated[
         Seconds, Meta(description="time that running answers get to end after SIGTERM")
     ] = 20.0
+    stall_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="an engine with work whose steps do not end for so long is given up, and the server "
+            "starts again; 0: never"
+        ),
+    ] = 120.0
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")

@@ -33,6 +33,7 @@ from inference.engine.sequence import (
     Sequence,
 )
 from inference.engine.stats import EngineStatistics
+from inference.engine.step_meter import StepMeter
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +90,15 @@ class EngineCore:
         self._total_prefill_tokens = 0
         self._total_generated_tokens = 0
         self._last_step_ts = 0.0
+        self._meter = StepMeter(clock.monotonic())
 
     # -- a step ---------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Do one step; False where there is nothing to compute. What escapes ends the engine."""
+        begin_ts = self._clock.monotonic()
+        if begin_ts >= self._meter.next_mark_ts:
+            self._meter.mark(begin_ts, self._total_prefill_tokens, self._total_generated_tokens)
         try:
             self._take_back_cancelled()
             self._let_in()
@@ -104,8 +109,11 @@ class EngineCore:
             if plan is None:
                 return False
             self._memory.make_room(plan.num_tokens)
+            scheduled_ts = self._clock.monotonic()
             result = self._run(plan)
             self._update(plan, result)
+            self._flush()
+            self._meter.end_step(begin_ts, scheduled_ts, self._clock.monotonic())
             return True
         finally:
             self._flush()
@@ -147,6 +155,7 @@ class EngineCore:
             logger.exception("A step with %d tokens failed", plan.num_tokens)
             result = StepResult(StepOutcome.FAILED)
         end_ts = self._clock.monotonic()
+        self._meter.ran(end_ts - begin_ts, result.compute_s)
         self._total_steps += 1
         self._last_step_ts = end_ts
         if plan.prefills and result.outcome is StepOutcome.DONE:
@@ -352,6 +361,12 @@ class EngineCore:
             total_prefill_tokens=self._total_prefill_tokens,
             total_generated_tokens=self._total_generated_tokens,
             last_step_ts=self._last_step_ts,
+            max_step_s=self._meter.max_step_s,
+            total_phases=self._meter.total_phases,
+            last_phases=self._meter.last_phases,
+            recent=self._meter.recent(
+                self._clock.monotonic(), self._total_prefill_tokens, self._total_generated_tokens
+            ),
             cache=self._memory.affinity.statistics,
         )
 

@@ -100,12 +100,14 @@ class StepOutcome(Enum):
 class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
-    `logprobs[i]` is there where that sequence asks for them.
+    `logprobs[i]` is there where that sequence asks for them. `compute_s` of the time were in the model,
+    the rest went to drawing.
     """
 
     outcome: StepOutcome
     token_ids: tuple[int, ...] | list[int] = ()
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
+    compute_s: float = 0.0
 
 
 NOTHING_DRAWN = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from time import perf_counter
 
 import numpy as np
 
@@ -78,22 +79,24 @@ class LlamaRunner:
         )
 
     def run(self, plan: StepPlan) -> StepResult:
+        begin_s = perf_counter()
         self._batch.fill(plan)
         status = self._context.decode(self._batch)
+        compute_s = perf_counter() - begin_s
         if status is not DecodeStatus.OK:
             if status not in _OUTCOMES:
                 logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
-            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED))
+            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s)
         if not plan.outputs:
-            return StepResult(StepOutcome.DONE)
+            return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
         samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
         asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         token_ids = draw_tokens(logits, samplers)
         if not asked:
-            return StepResult(StepOutcome.DONE, token_ids)
+            return StepResult(StepOutcome.DONE, token_ids, compute_s=compute_s)
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
-        return StepResult(StepOutcome.DONE, token_ids, drawn)
+        return StepResult(StepOutcome.DONE, token_ids, drawn, compute_s)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         num_computed = self._context.last_position(sequence_id) + 1

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from accounts.contracts import KeyLookup, KeyState
@@ -5,6 +7,7 @@ from accounts.keys import mint
 from tests.asgi import Exchange, exchange
 from tests.unit.api.conftest import Site, started
 
+CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
 PATHS = ["/v1/models", "/v1/chat/completions", "/v1/completions"]
 
 
@@ -140,6 +143,32 @@ async def test_use_of_a_key_is_noted(site):
     await site.get("/v1/models")
 
     assert site.used_keys == [7]
+
+
+async def test_an_engine_that_hangs_is_given_up_and_readiness_says_so(caplog):
+    """Its statistics do not move while it has work: whoever waits is told, newcomers are refused."""
+    site = Site(stall_timeout_s=0.02)
+    site.runtime.watch()
+    await started(site)
+    site.engine.play = lambda handle: handle.start().say("so far")
+    waiting = asyncio.ensure_future(site.post("/v1/chat/completions", CHAT))
+    while not site.engine.handles:
+        await asyncio.sleep(0)
+    site.runtime.watch()
+    await asyncio.sleep(0.03)
+    assert site.engine.is_alive
+    site.runtime.watch()
+
+    assert not site.engine.is_alive
+    assert (await asyncio.wait_for(waiting, 5)).status == 503
+    assert (await site.post("/v1/chat/completions", CHAT)).status == 503
+    answer = await exchange(site.app, "GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json()["status"] == "failed"
+    assert "no progress" in answer.json()["reasons"][0]
+    (record,) = [one for one in caplog.records if one.levelname == "CRITICAL"]
+    assert "1 decoding" in record.getMessage()
+    await site.runtime.stop()
 
 
 async def test_health_needs_no_key_and_readiness_tells_what_is_in_the_way(site):
