@@ -25,6 +25,7 @@ from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.tokenizer import Tokenizer
+from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
@@ -78,11 +79,13 @@ class Readiness:
     """What /readyz says. `reasons` name what is in the way, or what is away but not needed.
 
     `status` is ready, degraded, unavailable (waiting helps) or failed (only a new process does).
+    `cause` is for those who run the service alone: it may name files and sizes.
     """
 
     is_ready: bool
     status: str
     reasons: tuple[str, ...] = ()
+    cause: str = ""
 
 
 class Engine(Protocol):
@@ -170,7 +173,7 @@ class Runtime:
             has_shared_prefixes=settings.has_shared_prefixes,
         )
         self._watchdog = Watchdog(settings.stall_timeout_s)
-        self._stall = ""
+        self._cause = ""
         self._loading: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------
@@ -185,6 +188,12 @@ class Runtime:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
             prompts = PromptBuilder(tokenizer, description)
+        except ModelLoadError as problem:
+            # What the operator did or lacks, in one sentence: a traceback would only hide it.
+            _log.critical("the engine could not be started: %s", problem)
+            self._cause = str(problem)
+            self.state = RuntimeState.FAILED
+            return
         except Exception:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
@@ -201,7 +210,7 @@ class Runtime:
             return
         stall = self._watchdog.observe(self.engine.statistics(), self._clock.monotonic())
         if stall is not None:
-            self._stall = f"the engine has made no progress for {stall.stalled_s:.0f} s"
+            self._cause = f"the engine has made no progress for {stall.stalled_s:.0f} s"
             _log.critical("the engine hangs: %s", stall)
             self.engine.give_up()
 
@@ -284,11 +293,11 @@ class Runtime:
     async def readiness(self) -> Readiness:
         """Ready needs a live engine and the database; without the broker it is only degraded."""
         if self.state is RuntimeState.FAILED:
-            return Readiness(False, "failed", (self.state.value,))
+            return Readiness(False, "failed", (self.state.value,), self._cause)
         if self.state is not RuntimeState.READY:
             return Readiness(False, "unavailable", (self.state.value,))
         if self.engine is None or not self.engine.is_alive:
-            return Readiness(False, "failed", (self._stall or "the engine has stopped",))
+            return Readiness(False, "failed", ("the engine has stopped",), self._cause)
         has_database, has_broker = await asyncio.gather(self._database_probe(), self._broker_probe())
         if not has_database:
             return Readiness(False, "unavailable", ("the database does not answer",))

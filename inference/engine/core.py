@@ -346,6 +346,7 @@ class EngineCore:
         return EngineStatistics(
             is_alive=is_alive,
             lanes=self._lanes.statistics,
+            memory=self._runner.memory,
             num_cells=self._runner.num_cells,
             num_cells_used=self._memory.num_cells_running,
             num_prefilling=states.count(PREFILLING),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from inference.domain.cache_affinity import PrefixCacheStatistics
 from inference.engine.lanes import LaneStatistics
+from inference.engine.memory_plan import DeviceMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class RecentActivity:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatistics:
-    """A snapshot. Counts without a time are of now; `total_…` only grow.
+    """A snapshot. Counts without a time are of now; `total_…` only grow; `memory` is as it was when the
+    model had been loaded.
 
     `num_cells_used` counts the distinct KV cells of what runs: those that several sequences share
     count once. `cache` tells of the cells that nobody uses now. `last_step_ts` (monotonic seconds) and
@@ -66,6 +68,7 @@ class EngineStatistics:
 
     is_alive: bool
     lanes: LaneStatistics
+    memory: tuple[DeviceMemory, ...] = ()
     num_cells: int = 0
     num_cells_used: int = 0
     num_prefilling: int = 0

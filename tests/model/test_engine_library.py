@@ -9,6 +9,7 @@ import pytest
 from inference.engine.config import EngineConfig
 from inference.engine.llama import library
 from inference.engine.llama.model import LlamaModel
+from inference.engine.load_error import ModelLoadError
 
 LOGGER = logging.getLogger("test.llama.cpp")
 
@@ -76,7 +77,7 @@ def test_loading_a_model_logs_through_ours_and_not_to_stderr(
 def test_an_error_of_llama_cpp_is_logged_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"\xff" * 100)
-    with caplog.at_level(logging.DEBUG, "llama.cpp"), pytest.raises(library.ModelLoadError):
+    with caplog.at_level(logging.DEBUG, "llama.cpp"), pytest.raises(ModelLoadError):
         LlamaModel.load(broken, EngineConfig())
     assert logging.ERROR in {record.levelno for record in caplog.records if record.name == "llama.cpp"}
 

@@ -11,10 +11,11 @@ from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
-from inference.engine.llama.library import ModelLoadError
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.engine.load_error import ModelLoadError
+from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ class LlamaRunner:
     @property
     def end_token_ids(self) -> frozenset[int]:
         return self._end_token_ids
+
+    @property
+    def memory(self) -> tuple[DeviceMemory, ...]:
+        return self._context.memory
 
     @property
     def can_share_prefixes(self) -> bool:
