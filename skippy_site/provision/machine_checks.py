@@ -176,14 +176,21 @@ class MachineChecks:
 
     def _model(self) -> tuple[int, str]:
         """Bytes and name of the model that would be loaded, as far as it is here."""
-        given = self.environment.get("SKIPPY_MODEL", "").strip()
-        if given and not given.startswith(HUB_PREFIX):
-            file: Path | None = Path(given).expanduser()
-        elif given:
-            named = given.rpartition("/")[2].partition("@")[0]
-            file = next((self.state.models / "hub").rglob(named), None)
-        else:
-            file = default_model_file(self.state)
-        if file is not None and file.is_file():
+        file = chosen_model_file(self.environment, self.state)
+        if file is not None:
             return file.stat().st_size, file.name
+        given = self.environment.get("SKIPPY_MODEL", "").strip()
         return (0, "the model (not fetched yet)") if given else (DEFAULT_MODEL_BYTES, "the default model")
+
+
+def chosen_model_file(environment: Mapping[str, str], state: StateFolder) -> Path | None:
+    """The model that would be loaded; None where it is not here yet."""
+    given = environment.get("SKIPPY_MODEL", "").strip()
+    if given and not given.startswith(HUB_PREFIX):
+        file: Path | None = Path(given).expanduser()
+    elif given:
+        named = given.rpartition("/")[2].partition("@")[0]
+        file = next((state.models / "hub").rglob(named), None)
+    else:
+        file = default_model_file(state)
+    return file if file is not None and file.is_file() else None
