@@ -14,6 +14,7 @@ from skippy_site.provision.compiler import find_compiler, require_cmake
 from skippy_site.provision.cpu_features import Cpu, read_cpu
 from skippy_site.provision.default_model import default_model_file
 from skippy_site.provision.findings import Check, Finding, ok, problem, warning
+from skippy_site.provision.gpu_backend import CPU
 from skippy_site.provision.installed_build import read_installed_build
 from skippy_site.provision.memory import memory_bytes
 from skippy_site.provision.model_source import HUB_PREFIX
@@ -116,6 +117,7 @@ class MachineChecks:
             yield warning("llama.cpp", complaint, "`make serve` replaces it")
         else:
             kind = "your CMAKE_ARGS" if installed.is_callers else "this CPU"
+            kind += "" if installed.backend == CPU else f" and {installed.backend}"
             yield ok("llama.cpp", f"llama-cpp-python {version}, built for {kind}")
         if remembered := remembered_proof(self.venv, self.cpu):
             yield ok("llama.cpp", f"it was tried on this CPU: {remembered.system.strip(' |')}")
