@@ -30,6 +30,8 @@ IDLE_WAKEUP_S = 1.0
 # How long a thread that wants the interpreter lets another one keep it. The default of 5 ms is half
 # a step of a small model, and the engine asks for the interpreter after every long call.
 SWITCH_INTERVAL_S = 0.0005
+# How long a stop waits for a thread that ended by a fault, or hangs.
+DEAD_PATIENCE_S = 2.0
 
 STOPPING_MESSAGE = "The service is shutting down."
 DEAD_MESSAGE = "The engine has stopped after a fault."
@@ -154,7 +156,9 @@ class EngineThread:
         self.begin_stop()
         if self._thread.ident is None:
             return True
-        self._thread.join(timeout_s)
+        # One that was given up will hardly come back while somebody waits.
+        is_dead = self._state is EngineState.DEAD
+        self._thread.join(min(timeout_s, DEAD_PATIENCE_S) if is_dead else timeout_s)
         if self._thread.is_alive():
             logger.error("The engine thread did not end within %.0f s", timeout_s)
             return False
