@@ -157,8 +157,9 @@ class EngineThread:
         if self._thread.ident is None:
             return True
         # One that was given up will hardly come back while somebody waits.
-        is_dead = self._state is EngineState.DEAD
-        self._thread.join(min(timeout_s, DEAD_PATIENCE_S) if is_dead else timeout_s)
+        if self._state is EngineState.DEAD:
+            timeout_s = min(timeout_s, DEAD_PATIENCE_S)
+        self._thread.join(timeout_s)
         if self._thread.is_alive():
             logger.error("The engine thread did not end within %.0f s", timeout_s)
             return False
