@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import llama_cpp
 import numpy as np
 import pytest
 
@@ -18,13 +19,14 @@ from inference.engine.hardware import (
     LoadMode,
     SplitMode,
 )
-from inference.engine.llama import LlamaModel
+from inference.engine.llama import LlamaModel, library
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
 from inference.engine.llama.devices import list_devices, list_gpus
 from inference.engine.llama.memory_use import used_memory
 from inference.engine.llama.model import probe_shape
 from inference.engine.load_error import ModelLoadError
+from inference.engine.memory_plan import CELL_BOOK_BYTES
 from tests.model.stepped_engine import SteppedEngine, chat
 from tests.model.test_engine_context import plan_of, prompt
 from tests.model.tiny_model import write_tiny_model
@@ -134,6 +136,20 @@ def test_the_real_model_takes_what_is_planned(model: LlamaModel) -> None:
     assert host.kv_bytes == 16_384 * shape.kv_bytes_per_cell(KvType.F16, KvType.F16)
     # Beside it llama.cpp has a row of logits for each sequence.
     assert host.compute_bytes < 1.1 * shape.compute_bytes(EngineConfig()) + 80 * 49_152 * 4
+
+
+def test_where_llama_does_not_tell_the_plan_is_shown(wide: LlamaModel) -> None:
+    silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(silent, None)
+    try:
+        context = LlamaContext(wide, SMALL)
+    finally:
+        llama_cpp.llama_log_set(library._log_callback, None)
+    (host,) = context.memory
+    context.close()
+    shape = probe_shape(wide.path)
+    assert host.kv_bytes == 512 * (shape.kv_bytes_per_cell(KvType.F16, KvType.F16) + CELL_BOOK_BYTES)
+    assert host.compute_bytes == shape.compute_bytes(SMALL)
 
 
 def test_heads_that_are_no_whole_blocks_are_refused(tiny_model: LlamaModel) -> None:

@@ -53,7 +53,7 @@ class LlamaContext:
     """
 
     def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
-        model.check_context(config)
+        planned = model.plan_context(config)
         # Where a sequence is one large state, further ones would cost memory and share nothing.
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
@@ -71,7 +71,10 @@ class LlamaContext:
                 f"llama.cpp cannot make a context of {config.num_cells} KV cells for {model.path.name} "
                 "(see the log); a smaller one (SKIPPY_CONTEXT) may fit."
             )
-        self.memory = used_memory([*model.buffers, *buffers], list_gpus(), available_bytes())
+        # Its words may change with its version.
+        self.memory = (
+            used_memory([*model.buffers, *buffers], list_gpus(), available_bytes()) if buffers else planned
+        )
         logger.info("Memory of %s: %s", model.path.name, "; ".join(map(str, self.memory)))
         self._params = params  # holds the callback
         self._pointer = pointer

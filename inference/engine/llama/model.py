@@ -22,7 +22,7 @@ from inference.engine.llama.memory_use import Buffers, read_shape
 from inference.engine.llama.parameters import model_params, probe_params
 from inference.engine.llama.tokenizer import LlamaTokenizer
 from inference.engine.load_error import ModelLoadError
-from inference.engine.memory_plan import ModelShape, check_it_fits, place_layers, plan_memory
+from inference.engine.memory_plan import DeviceMemory, ModelShape, check_it_fits, place_layers, plan_memory
 
 logger = logging.getLogger(__name__)
 
@@ -92,19 +92,20 @@ class LlamaModel:
         try:
             _check_kind(pointer, path)
             model = cls(pointer, path, config, gpus=gpus, buffers=buffers)
-            model.check_context(config)
+            model.plan_context(config)
         except BaseException:
             llama_cpp.llama_model_free(pointer)
             raise
         return model
 
-    def check_context(self, config: EngineConfig) -> None:
-        """Raise ModelLoadError where KV cells and compute buffers do not fit beside the weights, or
-        cannot be of the wanted types."""
+    def plan_context(self, config: EngineConfig) -> tuple[DeviceMemory, ...]:
+        """What it takes with a context of these sizes. Raises ModelLoadError where KV cells and compute
+        buffers do not fit beside the weights, or cannot be of the wanted types."""
         shape = self._shape
         config.hardware.check_heads(key_length=shape.key_length, value_length=shape.value_length)
         plans = plan_memory(shape, config, list_gpus(), available_bytes(), placement=self._placement)
         check_it_fits(shape, config, plans, is_loaded=True)
+        return plans
 
     def description(self, model_id: str) -> ModelDescription:
         """What the rest of the service sees of this model, under the name `model_id`."""
