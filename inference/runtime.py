@@ -25,7 +25,9 @@ from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.tokenizer import Tokenizer
+from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
+from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
@@ -69,6 +71,7 @@ class RuntimeSettings:
     max_waiting: int
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    stall_timeout_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,13 @@ class Readiness:
     """What /readyz says. `reasons` name what is in the way, or what is away but not needed.
 
     `status` is ready, degraded, unavailable (waiting helps) or failed (only a new process does).
+    `cause` is for those who run the service alone: it may name files and sizes.
     """
 
     is_ready: bool
     status: str
     reasons: tuple[str, ...] = ()
+    cause: str = ""
 
 
 class Engine(Protocol):
@@ -107,6 +112,10 @@ class Engine(Protocol):
     def begin_stop(self) -> None:
         """Ask the engine thread to end at the next step boundary; returns at once. Whoever still
         generates is told ServiceUnavailable."""
+        ...
+
+    def give_up(self) -> None:
+        """Its thread hangs: count it as dead and tell everybody who waits for it, at once."""
         ...
 
     async def stop(self) -> None:
@@ -163,6 +172,8 @@ class Runtime:
             clock=clock,
             has_shared_prefixes=settings.has_shared_prefixes,
         )
+        self._watchdog = Watchdog(settings.stall_timeout_s)
+        self._cause = ""
         self._loading: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------
@@ -177,6 +188,12 @@ class Runtime:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
             prompts = PromptBuilder(tokenizer, description)
+        except ModelLoadError as problem:
+            # What the operator did or lacks, in one sentence: a traceback would only hide it.
+            _log.critical("the engine could not be started: %s", problem)
+            self._cause = str(problem)
+            self.state = RuntimeState.FAILED
+            return
         except Exception:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
@@ -185,6 +202,17 @@ class Runtime:
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
             _log.info("model %s is ready", description.id)
+
+    def watch(self) -> None:
+        """Look whether the engine makes progress, every second or so. One that hangs is given up:
+        from then on it counts as dead."""
+        if self.engine is None:
+            return
+        stall = self._watchdog.observe(self.engine.statistics(), self._clock.monotonic())
+        if stall is not None:
+            self._cause = f"the engine has made no progress for {stall.stalled_s:.0f} s"
+            _log.critical("the engine hangs: %s", stall)
+            self.engine.give_up()
 
     def _make_admission(self, num_cells: int) -> AdmissionController:
         self.admission = AdmissionController(
@@ -265,11 +293,11 @@ class Runtime:
     async def readiness(self) -> Readiness:
         """Ready needs a live engine and the database; without the broker it is only degraded."""
         if self.state is RuntimeState.FAILED:
-            return Readiness(False, "failed", (self.state.value,))
+            return Readiness(False, "failed", (self.state.value,), self._cause)
         if self.state is not RuntimeState.READY:
             return Readiness(False, "unavailable", (self.state.value,))
         if self.engine is None or not self.engine.is_alive:
-            return Readiness(False, "failed", ("the engine has stopped",))
+            return Readiness(False, "failed", ("the engine has stopped",), self._cause)
         has_database, has_broker = await asyncio.gather(self._database_probe(), self._broker_probe())
         if not has_database:
             return Readiness(False, "unavailable", ("the database does not answer",))

@@ -24,11 +24,11 @@ from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import SystemClock  # noqa: E402
-from inference.engine.config import EngineConfig  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.routing import api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.telemetry.recorder import LogRecorder  # noqa: E402
+from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
@@ -52,16 +52,12 @@ def make_runtime(environment: Environment) -> Runtime:
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
+            stall_timeout_s=environment.stall_timeout_s,
         ),
         loader=LocalEngineLoader(
             model_path,
             model_id=environment.model_id,
-            config=EngineConfig(
-                num_lanes=environment.lanes,
-                num_cells=environment.context,
-                num_threads=environment.threads,
-                has_prefix_cache=environment.prefix_cache,
-            ),
+            config=engine_config(environment),
             clock=clock,
         ),
         recorder=LogRecorder(),

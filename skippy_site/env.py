@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from inference.admission.queue import default_max_queue
+from skippy_site.engine_settings import engine_config
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
@@ -48,6 +49,58 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     threads: Annotated[
         int, Meta(ge=0, le=512, description="threads that llama.cpp computes with; 0: the number of cores")
     ] = 0
+    batch_threads: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=512,
+            description="the same for steps of more than one token (prompts, several streams); 0: as many",
+        ),
+    ] = 0
+    batch: Annotated[int, Meta(ge=32, le=65_536, description="tokens of one step, at most")] = 512
+    micro_batch: Annotated[
+        int,
+        Meta(
+            ge=1, le=65_536, description="tokens computed at once within a step; fewer need smaller buffers"
+        ),
+    ] = 512
+    gpu_layers: Annotated[
+        str,
+        Meta(
+            description="layers that GPUs compute: all (or -1), or how many; default: all where the build "
+            "of llama.cpp has a GPU, else none (docs/hardware.md)"
+        ),
+    ] = ""
+    split_mode: Annotated[
+        Literal["layer", "row", "none"],
+        Meta(description="several GPUs share a model by layer or by row; none: one has it all"),
+    ] = "layer"
+    tensor_split: Annotated[
+        str,
+        Meta(description="each GPU's share, in any unit, such as 3,1; default: by free memory"),
+    ] = ""
+    main_gpu: Annotated[
+        int, Meta(ge=0, le=63, description="the GPU that has it all under split mode none, counted from 0")
+    ] = 0
+    kv_type_k: Annotated[
+        Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"],
+        Meta(description="in which form K is kept in KV cells; smaller ones hold more, less exactly"),
+    ] = "f16"
+    kv_type_v: Annotated[
+        Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"],
+        Meta(description="the same for V; quantized ones need flash attention"),
+    ] = "f16"
+    flash_attention: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(description="attention without writing all scores down; auto: where the device can"),
+    ] = "auto"
+    load_mode: Annotated[
+        Literal["auto", "mmap", "read", "mlock"],
+        Meta(
+            description="weights are mapped from the file (mmap), read into memory (read), or mapped and "
+            "kept there (mlock); auto: as llama.cpp thinks best"
+        ),
+    ] = "auto"
     prefix_cache: Annotated[
         bool, Meta(description="prompts that begin alike share what was computed for their beginning")
     ] = True
@@ -80,6 +133,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     drain_grace_s: Annotated[
         Seconds, Meta(description="time that running answers get to end after SIGTERM")
     ] = 20.0
+    stall_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="an engine with work whose steps do not end for so long is given up, and the server "
+            "starts again; 0: never"
+        ),
+    ] = 120.0
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
@@ -103,6 +163,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         for name, url in (("REDIS_URL", self.redis_url),):
             if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
+        engine_config(self)
 
     @property
     def trusted_networks_text(self) -> tuple[str, ...]:
@@ -195,6 +256,9 @@ that names it, and exit code 2. An empty variable counts as absent. This page is
 Where `SKIPPY_PUBLIC_URL` is absent, the console answers under localhost, 127.0.0.1 and `SKIPPY_HOST`
 only; the API under every name. With an https URL the cookies are Secure and HSTS is on, so set it
 only where TLS really is in front.
+
+`SKIPPY_LLAMA_BACKEND` and `CMAKE_ARGS` say how llama.cpp is built, before any of these is read:
+docs/hardware.md, which also says more about GPUs, KV types and memory.
 """
 
 if __name__ == "__main__":

@@ -46,9 +46,10 @@ class SiteLifespan:
                 await task
 
     async def _watch(self) -> None:
-        """A process whose engine is gone has no use: it ends in good order, and the supervisor
+        """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor
         starts a new one."""
         while self._runtime.state in (RuntimeState.LOADING, RuntimeState.READY):
+            self._runtime.watch()
             engine = self._runtime.engine
             if engine is not None and not engine.is_alive:
                 break

@@ -11,7 +11,13 @@ class Exchange:
     """One HTTP exchange. `body` may be sent in parts; `disconnect()` is the client going away."""
 
     def __init__(
-        self, app: Any, method: str, path: str, *, headers: dict[str, str | bytes] | None = None
+        self,
+        app: Any,
+        method: str,
+        path: str,
+        *,
+        headers: dict[str, str | bytes] | None = None,
+        client: str = "192.0.2.1",
     ) -> None:
         raw = [
             (n.lower().encode(), v if isinstance(v, bytes) else v.encode())
@@ -23,7 +29,7 @@ class Exchange:
         self.frames: list[bytes] = []
         self.is_complete = False
         self._changed = asyncio.Event()
-        scope = {"type": "http", "method": method, "path": path, "headers": raw, "client": ("192.0.2.1", 5)}
+        scope = {"type": "http", "method": method, "path": path, "headers": raw, "client": (client, 5)}
         self.task = asyncio.ensure_future(app(scope, self._incoming.get, self._send))
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -70,9 +76,15 @@ class Exchange:
 
 
 async def exchange(
-    app: Any, method: str, path: str, body: bytes = b"", *, headers: dict[str, str | bytes] | None = None
+    app: Any,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    *,
+    headers: dict[str, str | bytes] | None = None,
+    client: str = "192.0.2.1",
 ) -> Exchange:
     """Send a whole request and wait for the whole answer."""
-    started = Exchange(app, method, path, headers=headers)
+    started = Exchange(app, method, path, headers=headers, client=client)
     started.send(body)
     return await started.answer()

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
 from inference.domain.backend import HoldReason
-from inference.domain.errors import SkippyError
+from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.model import ModelDescription
 from inference.domain.requests import GenerationRequest
+from inference.engine.lanes import LaneStatistics
+from inference.engine.stats import EngineStatistics
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -122,6 +124,21 @@ class ScriptedEngine:
 
     def refuse(self, error: SkippyError) -> None:
         self.refusal = error
+
+    def statistics(self) -> EngineStatistics:
+        return EngineStatistics(
+            is_alive=self.is_alive,
+            lanes=LaneStatistics(num_lanes=4, num_used=len(self.handles)),
+            num_decoding=len(self.handles),
+        )
+
+    def begin_stop(self) -> None:
+        self.is_alive = False
+
+    def give_up(self) -> None:
+        self.is_alive = False
+        for handle in self.handles:
+            handle.fail(ServiceUnavailable("The engine has stopped after a fault."))
 
     async def stop(self) -> None:
         self.is_alive = False

@@ -25,8 +25,8 @@ class LivenessConsumer(ApiConsumer):
 class ReadinessConsumer(ApiConsumer):
     """200 `ready`, 200 `degraded` (what is away is not needed to answer), or 503 with the reason.
 
-    Callers on this machine also see what lanes, cells and queue hold: how busy the service is tells
-    strangers more than they need.
+    Callers on this machine also see what lanes, cells and queue hold, and why an engine failed: that
+    tells strangers more than they need.
     """
 
     needs_key = False
@@ -42,6 +42,8 @@ class ReadinessConsumer(ApiConsumer):
             headers = (*headers, (b"retry-after", b"5"))
         report: dict[str, object] = {"status": readiness.status, "reasons": readiness.reasons}
         if _is_local(self.scope):
+            if readiness.cause:
+                report["reasons"] = (*readiness.reasons, readiness.cause)
             report["statistics"] = self._runtime.statistics()
         body = orjson.dumps(report)
         await self.respond.json(body, status=200 if readiness.is_ready else 503, headers=headers)

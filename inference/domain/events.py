@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from inference.domain.errors import SkippyError
 from inference.domain.logprobs import TokenLogprobs
@@ -31,8 +32,7 @@ class Started:
     num_cached_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBatch:
+class TokenBatch(NamedTuple):
     """New tokens of this sequence, in order; never an end-of-generation token.
 
     `logprobs` has one entry for each token where the request asks for them, else none.

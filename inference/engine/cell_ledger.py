@@ -72,6 +72,13 @@ class CellLedger:
         self._lengths[sequence_id] += num_tokens
         self.num_used += num_tokens
 
+    def grow_by_one(self, sequence_ids: list[int]) -> None:
+        """As `grow` by one token for each of them: what every step does to all that decode."""
+        lengths = self._lengths
+        for sequence_id in sequence_ids:
+            lengths[sequence_id] += 1
+        self.num_used += len(sequence_ids)
+
     def resize(self, sequence_id: int, num_tokens: int) -> None:
         """It holds exactly the cells of its first `num_tokens` tokens."""
         num_more = num_tokens - self._lengths[sequence_id]

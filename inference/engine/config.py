@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from inference.engine.hardware import HardwareConfig
 
 # LLAMA_MAX_SEQ: a context with more sequences is refused by llama.cpp.
 MAX_LANES = 256
@@ -21,13 +23,15 @@ class EngineConfig:
     `target_step_s`: how long a step with prompt tokens should take; the pace of prefill follows
     from what was measured (pacing.py), so that a slow machine does not freeze its streams.
     `min_prefill_tokens`: prompt tokens a step always may have, however slow the machine is.
-    `num_threads`: of llama.cpp; 0 takes the cores that this process may use.
+    `num_threads`: of llama.cpp, for a batch of one token; 0 takes the cores that this process may use.
+    `num_batch_threads`: for larger batches (prompts, and several streams at once); 0: as many.
     `resume_headroom_tokens`: free cells, for each running sequence, that must be left when a
     preempted sequence comes back, so that it is not preempted again in the next step.
     `has_prefix_cache`: sequences share the cells of equal beginnings (prefix_cache.py), those that
     run and those that ended, of which at most `max_cached_entries` are kept, each of at least
     `min_cached_tokens` tokens, together in at most `max_cached_cells` cells (0: half of all): cells
     that nobody uses make every step a little slower.
+    `hardware`: devices, KV types and how weights are loaded.
     """
 
     num_lanes: int = 16
@@ -38,11 +42,13 @@ class EngineConfig:
     target_step_s: float = 0.2
     min_prefill_tokens: int = 32
     num_threads: int = 0
+    num_batch_threads: int = 0
     resume_headroom_tokens: int = 32
     has_prefix_cache: bool = True
     max_cached_entries: int = 64
     min_cached_tokens: int = 64
     max_cached_cells: int = 0
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_lanes <= MAX_LANES:
@@ -56,6 +62,8 @@ class EngineConfig:
             )
         if self.max_ubatch_tokens < 1:
             raise ValueError(f"max_ubatch_tokens must be at least 1, not {self.max_ubatch_tokens}")
+        if self.num_batch_threads < 0:
+            raise ValueError(f"num_batch_threads must be 0 (choose) or more, not {self.num_batch_threads}")
         if not 1 <= self.min_prefill_tokens <= self.max_prefill_tokens_beside_decodes:
             raise ValueError(
                 "min_prefill_tokens must be between 1 and max_prefill_tokens_beside_decodes "
@@ -100,3 +108,7 @@ class EngineConfig:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+
+    @property
+    def effective_batch_threads(self) -> int:
+        return self.num_batch_threads or self.effective_threads

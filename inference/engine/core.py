@@ -19,6 +19,7 @@ from inference.domain.errors import ContextLengthExceeded, GenerationFailed, Ser
 from inference.domain.events import Event, Failed, Finished, FinishReason, Signals, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
+from inference.engine.counters import EngineCounters
 from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
@@ -27,14 +28,12 @@ from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import (
-    DECODING,
     HELD,
-    PREEMPTED,
-    PREFILLING,
     WAITING_FOR_PREFIX,
     Sequence,
 )
 from inference.engine.stats import EngineStatistics
+from inference.engine.step_meter import StepMeter
 
 logger = logging.getLogger(__name__)
 
@@ -82,20 +81,17 @@ class EngineCore:
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
         self._num_vocabulary = runner.num_vocabulary
-        self._total_steps = 0
-        self._total_failed_steps = 0
-        self._total_sequences = 0
-        self._total_failed_sequences = 0
-        self._total_cancelled_sequences = 0
-        self._total_preemptions = 0
-        self._total_prefill_tokens = 0
-        self._total_generated_tokens = 0
-        self._last_step_ts = 0.0
+        self._counters = EngineCounters()
+        self._meter = StepMeter(clock.monotonic())
 
     # -- a step ---------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Do one step; False where there is nothing to compute. What escapes ends the engine."""
+        begin_ts = self._clock.monotonic()
+        if begin_ts >= self._meter.next_mark_ts:
+            counters = self._counters
+            self._meter.mark(begin_ts, counters.num_prefill_tokens, counters.num_generated_tokens)
         try:
             self._take_back_cancelled()
             self._hold_and_resume()
@@ -107,8 +103,11 @@ class EngineCore:
             if plan is None:
                 return False
             self._memory.make_room(plan.num_tokens)
+            scheduled_ts = self._clock.monotonic()
             result = self._run(plan)
             self._update(plan, result)
+            self._flush()
+            self._meter.end_step(begin_ts, scheduled_ts, self._clock.monotonic())
             return True
         finally:
             self._flush()
@@ -117,7 +116,7 @@ class EngineCore:
         for submission in self.inbox.take_cancelled():
             sequence = self._active.get(submission)
             if sequence is not None:
-                self._total_cancelled_sequences += 1
+                self._counters.num_cancelled_sequences += 1
                 self._end(sequence, None)
 
     def _hold_and_resume(self) -> None:
@@ -166,8 +165,9 @@ class EngineCore:
             logger.exception("A step with %d tokens failed", plan.num_tokens)
             result = StepResult(StepOutcome.FAILED)
         end_ts = self._clock.monotonic()
-        self._total_steps += 1
-        self._last_step_ts = end_ts
+        self._meter.ran(end_ts - begin_ts, result.compute_s)
+        self._counters.num_steps += 1
+        self._counters.last_step_ts = end_ts
         if plan.prefills and result.outcome is StepOutcome.DONE:
             self._pacer.observe(
                 num_tokens=plan.num_tokens,
@@ -185,34 +185,36 @@ class EngineCore:
             for sequence in plan.sequences:
                 self._resync(sequence)
             if result.outcome is StepOutcome.FAILED:
-                self._total_failed_steps += 1
+                self._counters.num_failed_steps += 1
                 self._isolate(plan)
 
     # -- what came of it ------------------------------------------------------------------------
 
     def _apply(self, plan: StepPlan, result: StepResult) -> None:
-        now_ts = self._last_step_ts
+        now_ts = self._counters.last_step_ts
+        self._memory.grow_by_one([sequence.sequence_id for sequence in plan.decoding])
         for sequence in plan.decoding:
             sequence.num_computed += 1
-            self._memory.grow(sequence.sequence_id, 1)
         for chunk in plan.prefills:
             chunk.sequence.advance(chunk.num_tokens)
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
-            self._total_prefill_tokens += chunk.num_tokens
+            self._counters.num_prefill_tokens += chunk.num_tokens
+        events, end_token_ids, all_logprobs = self._events, self._end_token_ids, result.logprobs
         for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
+            if token_id in end_token_ids:
+                self._end(sequence, Finished(FinishReason.STOP, now_ts))
+                continue
             if token_id == NOTHING_DRAWN:
                 self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
-            elif token_id in self._end_token_ids:
-                self._end(sequence, Finished(FinishReason.STOP, now_ts))
-            else:
-                sequence.append(token_id)
-                self._total_generated_tokens += 1
-                if sequence.watch is not None:
-                    self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
-                logprobs = (result.logprobs[index],) if index in result.logprobs else ()
-                self._events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
-                if sequence.num_generated >= sequence.max_tokens:
-                    self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
+                continue
+            num_generated = sequence.append(token_id)
+            self._counters.num_generated_tokens += 1
+            if sequence.watch is not None:
+                self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
+            logprobs = (all_logprobs[index],) if index in all_logprobs else ()
+            events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
+            if num_generated >= sequence.max_tokens:
+                self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
 
     def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
         """Where its hook is to hear of its last token, say it and let the sequence stand still."""
@@ -232,7 +234,7 @@ class EngineCore:
             self._memory.rewind(victim.sequence_id, 0)
             self._scheduler.preempt(victim)
             self._memory.trim()
-            self._total_preemptions += 1
+            self._counters.num_preemptions += 1
             return
         # The last one has all cells for itself and still cannot grow.
         for sequence in self._scheduler.running():
@@ -260,17 +262,17 @@ class EngineCore:
     # -- beginnings and endings -----------------------------------------------------------------
 
     def _start(self, grant: Grant) -> None:
-        self._total_sequences += 1
+        self._counters.num_sequences += 1
         error = self._refusal(grant.submission.request)
         lane = self._lanes.acquire() if error is None else None
         if lane is None:
-            self._total_failed_sequences += 1
+            self._counters.num_failed_sequences += 1
             grant.release()
             error = error or GenerationFailed(FAILED_MESSAGE)
             self._events.append((grant.submission.sink, Failed(error, self._clock.monotonic())))
             return
         sequence_id = self._memory.open(grant.submission.request)
-        sequence = Sequence(grant, lane, order=self._total_sequences, sequence_id=sequence_id)
+        sequence = Sequence(grant, lane, order=self._counters.num_sequences, sequence_id=sequence_id)
         self._active[sequence.submission] = sequence
         self._scheduler.add(sequence)
         try:
@@ -309,7 +311,7 @@ class EngineCore:
         return None
 
     def _fail(self, sequence: Sequence, error: SkippyError) -> None:
-        self._total_failed_sequences += 1
+        self._counters.num_failed_sequences += 1
         self._end(sequence, Failed(error, self._clock.monotonic()))
 
     def _end(self, sequence: Sequence, event: Event | None) -> None:
@@ -356,28 +358,15 @@ class EngineCore:
         return self._memory.affinity
 
     def statistics(self, *, is_alive: bool) -> EngineStatistics:
-        """A snapshot; each number is true, though not all at the same instant. From any thread."""
-        states = [sequence.state for sequence in self._scheduler.sequences]
-        return EngineStatistics(
+        """A snapshot. From any thread."""
+        return self._counters.snapshot(
             is_alive=is_alive,
-            lanes=self._lanes.statistics,
-            num_cells=self._runner.num_cells,
-            num_cells_used=self._memory.num_cells_running,
-            num_prefilling=states.count(PREFILLING),
-            num_decoding=states.count(DECODING),
-            num_preempted=states.count(PREEMPTED),
-            num_waiting_for_prefix=states.count(WAITING_FOR_PREFIX),
-            num_held=states.count(HELD),
-            total_steps=self._total_steps,
-            total_failed_steps=self._total_failed_steps,
-            total_sequences=self._total_sequences,
-            total_failed_sequences=self._total_failed_sequences,
-            total_cancelled_sequences=self._total_cancelled_sequences,
-            total_preemptions=self._total_preemptions,
-            total_prefill_tokens=self._total_prefill_tokens,
-            total_generated_tokens=self._total_generated_tokens,
-            last_step_ts=self._last_step_ts,
-            cache=self._memory.affinity.statistics,
+            now_ts=self._clock.monotonic(),
+            runner=self._runner,
+            lanes=self._lanes,
+            memory=self._memory,
+            scheduler=self._scheduler,
+            meter=self._meter,
         )
 
     def check_integrity(self) -> None:
@@ -393,6 +382,5 @@ class EngineCore:
             raise AssertionError(f"{len(sequences)} sequences hold lanes {held}, {self._lanes!r}")
 
     def __repr__(self) -> str:
-        return (
-            f"<EngineCore {self._scheduler!r}, {self._lanes!r}, {self._memory!r}, {self._total_steps} steps>"
-        )
+        num_steps = self._counters.num_steps
+        return f"<EngineCore {self._scheduler!r}, {self._lanes!r}, {self._memory!r}, {num_steps} steps>"

@@ -91,6 +91,10 @@ class KvMemory:
         """A step computed so many more tokens of a sequence."""
         self._cache.grow(sequence_id, num_tokens)
 
+    def grow_by_one(self, sequence_ids: list[int]) -> None:
+        """A step computed one more token of each of them."""
+        self._cache.grow_by_one(sequence_ids)
+
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         """Keep the cells of at most so many tokens; returns of how many there are some, as llama.cpp
         knows it."""

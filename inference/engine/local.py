@@ -49,6 +49,9 @@ class LocalEngine:
     def begin_stop(self) -> None:
         self._thread.begin_stop()
 
+    def give_up(self) -> None:
+        self._thread.give_up()
+
     async def stop(self) -> None:
         await self.backend.stop(STOP_PATIENCE_S)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from inference.domain.requests import GenerationRequest
+from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepPlan, StepResult
 
 
@@ -28,6 +29,11 @@ class ModelRunner(Protocol):
     @property
     def end_token_ids(self) -> frozenset[int]:
         """The tokens with which the model ends an answer."""
+        ...
+
+    @property
+    def memory(self) -> tuple[DeviceMemory, ...]:
+        """What the model takes on each device, as it was after loading; from any thread."""
         ...
 
     @property

@@ -102,12 +102,14 @@ class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
     `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch.
+    `compute_s` of the time were in the model, the rest went to drawing.
     """
 
     outcome: StepOutcome
     token_ids: tuple[int, ...] | list[int] = ()
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
     signals: Mapping[int, TokenSignal] = field(default_factory=dict)
+    compute_s: float = 0.0
 
 
 NOTHING_DRAWN = -1

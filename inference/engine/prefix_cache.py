@@ -160,6 +160,10 @@ class PrefixCache:
         """So many more of its tokens were computed."""
         self._ledger.grow(sequence_id, num_tokens)
 
+    def grow_by_one(self, sequence_ids: list[int]) -> None:
+        """One more token of each was computed."""
+        self._ledger.grow_by_one(sequence_ids)
+
     def resize(self, sequence_id: int, num_tokens: int) -> None:
         """Exactly so many of its tokens have cells."""
         self._ledger.resize(sequence_id, num_tokens)

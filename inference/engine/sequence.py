@@ -185,12 +185,15 @@ class Sequence:
             raise InvalidTransition(f"{self!r} cannot advance by {num_tokens}")
         self.num_computed += num_tokens
 
-    def append(self, token_id: int) -> None:
-        """A token was drawn after everything known was computed: from now on it decodes."""
-        if self.num_computed != self.num_prompt_tokens + len(self._generated):
+    def append(self, token_id: int) -> int:
+        """A token was drawn after everything known was computed: from now on it decodes. Returns how
+        many were generated."""
+        generated = self._generated
+        if self.num_computed != self.num_prompt_tokens + len(generated):
             raise InvalidTransition(f"{self!r} drew a token before all others were computed")
-        self._generated.append(token_id)
+        generated.append(token_id)
         self.state = DECODING
+        return len(generated)
 
     def observe(self, measured: TokenSignal | None, now_ts: float) -> Signals | None:
         """Its last token was drawn as sure as was `measured`: what is to be told of that."""

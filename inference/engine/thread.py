@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from inference.domain.admission import AdmissionSource, EventSink, Submission
@@ -30,13 +31,15 @@ IDLE_WAKEUP_S = 1.0
 # How long a thread that wants the interpreter lets another one keep it. The default of 5 ms is half
 # a step of a small model, and the engine asks for the interpreter after every long call.
 SWITCH_INTERVAL_S = 0.0005
+# How long a stop waits for a thread that ended by a fault, or hangs.
+DEAD_PATIENCE_S = 2.0
 
 STOPPING_MESSAGE = "The service is shutting down."
 DEAD_MESSAGE = "The engine has stopped after a fault."
 
 
 class EngineState(Enum):
-    """NEW ──▶ LOADING ──▶ RUNNING ──▶ STOPPED; any fault on the way leads to DEAD."""
+    """NEW ──▶ LOADING ──▶ RUNNING ──▶ STOPPED; any fault on the way leads to DEAD, which stays."""
 
     NEW = "new"
     LOADING = "loading"
@@ -59,8 +62,11 @@ class EngineThread:
         config: EngineConfig,
         admission: AdmissionSource,
         clock: Clock,
+        *,
+        idle_wakeup_s: float = IDLE_WAKEUP_S,
     ) -> None:
         self.clock = clock
+        self._idle_wakeup_s = idle_wakeup_s
         self._make_runner = make_runner
         self._config = config
         self._admission = admission
@@ -76,6 +82,9 @@ class EngineThread:
         self._is_idle = threading.Event()
         self._wakeup = threading.Event()
         self._is_stopping = False
+        self._total_turns = 0
+        self._total_integrity_faults = 0
+        self._num_checked_steps = 0
         self._deliver: Callable[[list[tuple[EventSink, Event]]], None] = lambda events: None
         self._on_end: Callable[[ServiceUnavailable], None] = lambda error: None
 
@@ -92,7 +101,14 @@ class EngineThread:
     def statistics(self) -> EngineStatistics:
         """A snapshot, from any thread; the last one after the engine has ended."""
         core = self._core
-        return self._last_statistics if core is None else core.statistics(is_alive=self.is_alive)
+        return self._last_statistics if core is None else self._snapshot(core, is_alive=self.is_alive)
+
+    def _snapshot(self, core: EngineCore, *, is_alive: bool) -> EngineStatistics:
+        return replace(
+            core.statistics(is_alive=is_alive),
+            total_turns=self._total_turns,
+            total_integrity_faults=self._total_integrity_faults,
+        )
 
     # -- the owner's verbs ----------------------------------------------------------------------
 
@@ -102,7 +118,8 @@ class EngineThread:
         on_end: Callable[[ServiceUnavailable], None],
     ) -> None:
         """Say where events go. Both are called on the engine thread and must not block; `on_end`
-        is the last call of all. Only before `start()`."""
+        is the last call of all, and comes earlier, too, from whoever calls `give_up`. Only before
+        `start()`."""
         if self._state is not EngineState.NEW:
             raise RuntimeError("an engine can only be connected before it is started")
         self._deliver = deliver
@@ -140,11 +157,23 @@ class EngineThread:
         self.begin_stop()
         if self._thread.ident is None:
             return True
+        # One that was given up will hardly come back while somebody waits.
+        if self._state is EngineState.DEAD:
+            timeout_s = min(timeout_s, DEAD_PATIENCE_S)
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             logger.error("The engine thread did not end within %.0f s", timeout_s)
             return False
         return True
+
+    def give_up(self) -> None:
+        """The loop does not come back from where it is: count it as dead and answer everybody, from
+        another thread. If it does come back, it ends at once. Does nothing where it does not serve."""
+        if self._state is not EngineState.RUNNING:
+            return
+        self._state = EngineState.DEAD
+        self.begin_stop()
+        self._on_end(ServiceUnavailable(DEAD_MESSAGE))
 
     # -- from other threads ---------------------------------------------------------------------
 
@@ -197,16 +226,32 @@ class EngineThread:
     def _loop(self, core: EngineCore) -> None:
         while not self._is_stopping:
             self._wakeup.clear()
+            self._total_turns += 1
             if core.step():
                 continue
             if not self._wakeup.is_set() and self.statistics.is_idle:
                 self._is_idle.set()
-            self._wakeup.wait(IDLE_WAKEUP_S)
+            if not self._wakeup.wait(self._idle_wakeup_s):
+                self._check_integrity(core)
             self._is_idle.clear()
+
+    def _check_integrity(self, core: EngineCore) -> None:
+        """Nobody wanted anything for a while: time to see whether the books still agree. Once after
+        each spell of work. A fault is reported, and the service goes on: it may never matter."""
+        statistics = core.statistics(is_alive=True)
+        if statistics.total_steps == self._num_checked_steps:
+            return
+        self._num_checked_steps = statistics.total_steps
+        try:
+            core.check_integrity()
+        except AssertionError as fault:
+            self._total_integrity_faults += 1
+            logger.error("The engine's books do not agree: %s (%r)", fault, core)
 
     def _end(self, state: EngineState, error: ServiceUnavailable) -> None:
         """Answer everybody, then free the model. Each part is done even if one before it fails."""
-        self._state = state
+        if self._state is not EngineState.DEAD:
+            self._state = state
         core, runner = self._core, self._runner
         try:
             waiting = self._admission.close(error)
@@ -219,7 +264,7 @@ class EngineThread:
             logger.exception("Not everybody could be told that the engine has ended")
         try:
             if core is not None:
-                self._last_statistics = core.statistics(is_alive=False)
+                self._last_statistics = self._snapshot(core, is_alive=False)
             self._core = self._runner = None
             if runner is not None:
                 runner.close()

@@ -13,9 +13,10 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from skippy_site.provision.findings import Finding, Level, run_checks, warning
-from skippy_site.provision.machine_checks import MachineChecks
+from skippy_site.provision.machine_checks import MachineChecks, chosen_model_file
 from skippy_site.state import StateFolder
 
 
@@ -26,6 +27,7 @@ def findings() -> Iterator[Finding]:
         yield warning("services", "they are checked once the dependencies are installed", "`make serve`")
         return
     from skippy_site.env import EnvironmentProblem, read_environment
+    from skippy_site.provision.hardware_checks import HardwareChecks
     from skippy_site.provision.service_checks import ServiceChecks, settings_findings
 
     yield from run_checks([("settings", lambda: settings_findings(os.environ))])
@@ -33,7 +35,14 @@ def findings() -> Iterator[Finding]:
         environment = read_environment()
     except EnvironmentProblem:
         return
-    yield from run_checks(ServiceChecks(os.environ, environment, StateFolder.from_environment()).all())
+    state = StateFolder.from_environment()
+    services = ServiceChecks(os.environ, environment, state)
+    yield from run_checks(services.all())
+    if importlib.util.find_spec("llama_cpp") is not None:
+        hardware = HardwareChecks(
+            Path(sys.executable), chosen_model_file(os.environ, state), is_running=services.is_running
+        )
+        yield from run_checks(hardware.all())
 
 
 def report() -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from skippy_site.provision.build_options import callers_cmake_args
 from skippy_site.provision.cpu_features import Cpu
+from skippy_site.provision.gpu_backend import CPU, VARIABLE, wanted_backend
 from skippy_site.provision.virtual_env import VirtualEnv
 from skippy_site.provision.wheel_cache import file_sha256
 
@@ -32,13 +33,14 @@ class InstalledBuild:
     is_callers: bool  # made with the caller's own CMAKE_ARGS
     machine: str
     cpu_flags: tuple[str, ...]
+    backend: str = CPU
 
     def complaint(self, version: str, cpu: Cpu, environment: Mapping[str, str]) -> str | None:
         """Why this build is not the one that is wanted now; None if it is.
 
         Asks no compiler, so that a machine may lose its compiler after the build. A build made with
         the caller's own CMAKE_ARGS stays while the variable is unset; set but empty asks for the
-        usual build again.
+        usual build again. So does one for a GPU's backend, until another one is named.
         """
         if self.version != version:
             return f"version {self.version} is installed, {version} is wanted"
@@ -47,6 +49,9 @@ class InstalledBuild:
             return (
                 None if self.is_callers and self.cmake_args == given else "CMAKE_ARGS asks for another build"
             )
+        backend = wanted_backend(environment)
+        if backend is not None and (self.is_callers or backend != self.backend):
+            return f"{VARIABLE} asks for another build ({backend})"
         if self.is_callers:
             return "CMAKE_ARGS asks for the usual build" if given == "" else None
         if self.machine != cpu.machine or self.cpu_flags != cpu.relevant_flags:

@@ -20,6 +20,7 @@ from skippy_site.provision.build_options import SKIP_COMMON, BuildOptions, calle
 from skippy_site.provision.child_processes import ChildProcesses, child_environment, pip_command
 from skippy_site.provision.compiler import Compiler, find_compiler, require_cmake
 from skippy_site.provision.cpu_features import Cpu, read_cpu
+from skippy_site.provision.gpu_backend import BACKENDS, wanted_backend
 from skippy_site.provision.installed_build import (
     InstalledBuild,
     mark_installed_build,
@@ -80,6 +81,8 @@ class LlamaBuilder:
         if found := self.cache.find(options.key):
             return found, options
         require_cmake(self.environment)
+        if backend := BACKENDS.get(options.backend):
+            backend.require(self.cpu.system, self.environment)
 
         def waiting() -> None:
             step.update("waits for another build of the same to end")
@@ -113,6 +116,7 @@ class LlamaBuilder:
             is_callers=options.is_callers,
             machine=self.cpu.machine,
             cpu_flags=self.cpu.relevant_flags,
+            backend=options.backend,
         )
         mark_installed_build(venv, build)
         step.end("installed")
@@ -122,7 +126,9 @@ class LlamaBuilder:
 
     def _compile(self, python: Path, compiler: Compiler, scratch: Path, step: Step) -> Path:
         purpose = "with your CMAKE_ARGS" if callers_cmake_args(self.environment) else f"for {self.cpu.model}"
-        step.say(f"compiling {purpose}; for a CPU this takes 4 to 8 minutes on 2 cores, once")
+        if backend := wanted_backend(self.environment):
+            purpose += f", backend {backend}"
+        step.say(f"compiling {purpose}; for a CPU this takes 4 to 8 minutes on 2 cores, for a GPU longer")
         step.update("fetching the build tools")
         tools = scratch / "tools"
         temporary = scratch / "tmp"

@@ -14,6 +14,7 @@ from skippy_site.provision.compiler import find_compiler, require_cmake
 from skippy_site.provision.cpu_features import Cpu, read_cpu
 from skippy_site.provision.default_model import default_model_file
 from skippy_site.provision.findings import Check, Finding, ok, problem, warning
+from skippy_site.provision.gpu_backend import CPU
 from skippy_site.provision.installed_build import read_installed_build
 from skippy_site.provision.memory import memory_bytes
 from skippy_site.provision.model_source import HUB_PREFIX
@@ -116,6 +117,7 @@ class MachineChecks:
             yield warning("llama.cpp", complaint, "`make serve` replaces it")
         else:
             kind = "your CMAKE_ARGS" if installed.is_callers else "this CPU"
+            kind += "" if installed.backend == CPU else f" and {installed.backend}"
             yield ok("llama.cpp", f"llama-cpp-python {version}, built for {kind}")
         if remembered := remembered_proof(self.venv, self.cpu):
             yield ok("llama.cpp", f"it was tried on this CPU: {remembered.system.strip(' |')}")
@@ -176,14 +178,21 @@ class MachineChecks:
 
     def _model(self) -> tuple[int, str]:
         """Bytes and name of the model that would be loaded, as far as it is here."""
-        given = self.environment.get("SKIPPY_MODEL", "").strip()
-        if given and not given.startswith(HUB_PREFIX):
-            file: Path | None = Path(given).expanduser()
-        elif given:
-            named = given.rpartition("/")[2].partition("@")[0]
-            file = next((self.state.models / "hub").rglob(named), None)
-        else:
-            file = default_model_file(self.state)
-        if file is not None and file.is_file():
+        file = chosen_model_file(self.environment, self.state)
+        if file is not None:
             return file.stat().st_size, file.name
+        given = self.environment.get("SKIPPY_MODEL", "").strip()
         return (0, "the model (not fetched yet)") if given else (DEFAULT_MODEL_BYTES, "the default model")
+
+
+def chosen_model_file(environment: Mapping[str, str], state: StateFolder) -> Path | None:
+    """The model that would be loaded; None where it is not here yet."""
+    given = environment.get("SKIPPY_MODEL", "").strip()
+    if given and not given.startswith(HUB_PREFIX):
+        file: Path | None = Path(given).expanduser()
+    elif given:
+        named = given.rpartition("/")[2].partition("@")[0]
+        file = next((state.models / "hub").rglob(named), None)
+    else:
+        file = default_model_file(state)
+    return file if file is not None and file.is_file() else None

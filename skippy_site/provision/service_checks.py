@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from inference.engine.memory_plan import DeviceMemory
 from skippy_site.env import Environment, EnvironmentProblem, read_environment, variable_name
 from skippy_site.provision.findings import Check, Finding, ok, problem, warning
 from skippy_site.provision.model_source import HUB_PREFIX, ModelProblem, check_gguf, parse_hub_name
@@ -28,7 +29,7 @@ from skippy_site.supervisor.valkey import EmbeddedValkey
 
 CONNECT_TIMEOUT_S = 5
 MIN_POSTGRES = 14  # Django 5.2's minimum
-OTHER_VARIABLES = {"SKIPPY_PG_BIN"}  # read outside of Environment
+OTHER_VARIABLES = {"SKIPPY_PG_BIN", "SKIPPY_LLAMA_BACKEND"}  # read outside of Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,19 @@ class ServiceChecks:
             return problem("broker", f"{name} ({where}): {reason}", "check the address and the password")
         return ok("broker", f"{name}: {where} answers")
 
+    @property
+    def is_running(self) -> bool:
+        """Somebody serves from this state folder."""
+        return _is_locked(self._lock)
+
+    @property
+    def _lock(self) -> Path:
+        return self.state.run / "supervisor.lock"
+
     def running(self) -> Iterator[Finding]:
         host, port = self.environment.host, self.environment.port
-        lock = self.state.run / "supervisor.lock"
-        if not _is_locked(lock):
+        lock = self._lock
+        if not self.is_running:
             try:
                 check_port_is_free(host, port)
             except StartProblem as failure:
@@ -182,6 +192,7 @@ class ServiceChecks:
         status = answer.body.get("status", answer.status)
         level = ok if answer.status == 200 else warning
         yield level("service", f"it runs at {host}:{port} (process {written_pid(lock)}): {status}")
+        yield from _memory_findings(answer.body)
 
 
 def settings_findings(source: Mapping[str, str]) -> Iterator[Finding]:
@@ -197,6 +208,13 @@ def settings_findings(source: Mapping[str, str]) -> Iterator[Finding]:
     else:
         given = sorted(name for name in known if source.get(name, "").strip())
         yield ok("settings", ", ".join(given) if given else "none given; the defaults hold")
+
+
+def _memory_findings(readiness: Mapping[str, Any]) -> Iterator[Finding]:
+    """What the model of a running service takes, as it says itself; nothing while it loads."""
+    statistics = readiness.get("statistics") or {}
+    for one in statistics.get("engine", {}).get("memory", ()):
+        yield ok("model memory", str(DeviceMemory(**one)))
 
 
 def _is_locked(path: os.PathLike[str]) -> bool:

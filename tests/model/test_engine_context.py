@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel, ModelLoadError
+from inference.engine.llama import LlamaModel
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
+from inference.engine.load_error import ModelLoadError
 from inference.engine.plan import StepPlan
 
 Rows = list[tuple[int, int, int, bool]]

@@ -9,6 +9,7 @@ import pytest
 from inference.engine.config import EngineConfig
 from inference.engine.llama import library
 from inference.engine.llama.model import LlamaModel
+from inference.engine.load_error import ModelLoadError
 
 LOGGER = logging.getLogger("test.llama.cpp")
 
@@ -62,6 +63,32 @@ def test_a_line_without_end_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records[0].getMessage()) == library.MAX_LINE_CHARS
 
 
+def test_reserved_buffers_are_noted_whatever_level_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bridge = library.LogBridge(LOGGER)
+    with caplog.at_level(logging.ERROR, LOGGER.name):
+        bridge(2, b"load_tensors:   CUDA0 model buffer size =     9.00 MiB\n")
+        with bridge.buffers() as noted:
+            bridge(2, b"load_tensors:   CPU_Mapped model buffer size =   136.50 MiB\n")
+            bridge(2, b"llama_kv_cache:        CUDA0 KV buffer size =     1.50 MiB\n")
+            bridge(2, b"llama_context:        CPU  output buffer size =     3.00 MiB\n")
+            bridge(2, b"sched_reserve:        CPU compute buffer size =    17.51 MiB\n")
+            bridge(1, b"sched_reserve:        CPU compute buffer size =    17.51 MiB\n")
+            bridge(2, b"llama_context: compute buffer size is what it is\n")
+            bridge(2, b"x: \xff\xfe KV buffer size = 1.2.3 MiB\n")
+            other = threading.Thread(target=lambda: bridge(2, b"x: CPU KV buffer size = 1.00 MiB\n"))
+            other.start()
+            other.join()
+        bridge(2, b"llama_kv_cache:        CUDA0 KV buffer size =     1.50 MiB\n")
+    mebibyte = 1024 * 1024
+    assert noted == [
+        ("CPU_Mapped", "model", int(136.5 * mebibyte)),
+        ("CUDA0", "KV", int(1.5 * mebibyte)),
+        ("CPU", "output", 3 * mebibyte),
+        ("CPU", "compute", int(17.51 * mebibyte)),
+    ]
+    assert not caplog.records
+
+
 def test_loading_a_model_logs_through_ours_and_not_to_stderr(
     tiny_model_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,7 +103,7 @@ def test_loading_a_model_logs_through_ours_and_not_to_stderr(
 def test_an_error_of_llama_cpp_is_logged_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"\xff" * 100)
-    with caplog.at_level(logging.DEBUG, "llama.cpp"), pytest.raises(library.ModelLoadError):
+    with caplog.at_level(logging.DEBUG, "llama.cpp"), pytest.raises(ModelLoadError):
         LlamaModel.load(broken, EngineConfig())
     assert logging.ERROR in {record.levelno for record in caplog.records if record.name == "llama.cpp"}
 

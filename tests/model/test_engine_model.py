@@ -8,7 +8,8 @@ import pytest
 
 from inference.domain.errors import ServiceUnavailable
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel, LlamaRunner, ModelLoadError, model
+from inference.engine.llama import LlamaModel, LlamaRunner, model
+from inference.engine.load_error import ModelLoadError
 
 
 def test_a_description_says_what_the_file_says(model: LlamaModel) -> None:

@@ -10,18 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inference.engine.llama.library import ModelLoadError
     from inference.engine.llama.model import LlamaModel
     from inference.engine.llama.runner import LlamaRunner
     from inference.engine.llama.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaModel", "LlamaRunner", "LlamaTokenizer", "ModelLoadError"]
+__all__ = ["LlamaModel", "LlamaRunner", "LlamaTokenizer"]
 
 _HOMES = {
     "LlamaModel": "model",
     "LlamaRunner": "runner",
     "LlamaTokenizer": "tokenizer",
-    "ModelLoadError": "library",
 }
 
 

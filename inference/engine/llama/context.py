@@ -7,6 +7,7 @@ sequence that does not exist). Each of them is an exception here, raised before 
 from __future__ import annotations
 
 import ctypes
+import logging
 from enum import IntEnum
 from typing import Any
 
@@ -16,8 +17,15 @@ from numpy.typing import NDArray
 
 from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
-from inference.engine.llama.library import ModelLoadError
-from inference.engine.llama.model import LlamaModel, check_cells_fit
+from inference.engine.llama.devices import list_gpus
+from inference.engine.llama.library import log_bridge
+from inference.engine.llama.memory import available_bytes
+from inference.engine.llama.memory_use import used_memory
+from inference.engine.llama.model import LlamaModel
+from inference.engine.llama.parameters import context_params
+from inference.engine.load_error import ModelLoadError
+
+logger = logging.getLogger(__name__)
 
 LogitsArray = NDArray[np.float32]
 
@@ -45,33 +53,29 @@ class LlamaContext:
     """
 
     def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
-        check_cells_fit(model.pointer, model.path.name, config.num_cells)
-        params = llama_cpp.llama_context_default_params()
-        params.n_ctx = config.num_cells
-        params.n_batch = config.max_batch_tokens
-        params.n_ubatch = min(config.max_ubatch_tokens, config.max_batch_tokens)
+        planned = model.plan_context(config)
         # Where a sequence is one large state, further ones would cost memory and share nothing.
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
         )
         num_sequences = config.num_lanes if has_state else config.num_sequences
-        params.n_seq_max = num_sequences
-        # One token is drawn for each lane and step; the default would reserve a row for each token.
-        # Fewer rows than sequences would end the process.
-        params.n_outputs_max = num_sequences
-        params.kv_unified = True
-        params.n_threads = params.n_threads_batch = config.effective_threads
-        params.no_perf = True
+        params = context_params(config, num_sequences)
         self._model = model
         self._num_sequences = num_sequences
         self._max_outputs = num_sequences
         self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
-        pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
+        with log_bridge.buffers() as buffers:
+            pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
         if not pointer:
             raise ModelLoadError(
                 f"llama.cpp cannot make a context of {config.num_cells} KV cells for {model.path.name} "
                 "(see the log); a smaller one (SKIPPY_CONTEXT) may fit."
             )
+        # Its words may change with its version.
+        self.memory = (
+            used_memory([*model.buffers, *buffers], list_gpus(), available_bytes()) if buffers else planned
+        )
+        logger.info("Memory of %s: %s", model.path.name, "; ".join(map(str, self.memory)))
         self._params = params  # holds the callback
         self._pointer = pointer
         self._memory = llama_cpp.llama_get_memory(pointer)

@@ -7,10 +7,13 @@ before anything else calls it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
+import re
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 # Read by ggml when an assertion fails: no gdb for a backtrace, which would delay the restart.
@@ -28,20 +31,18 @@ import llama_cpp
 logger = logging.getLogger("llama.cpp")
 
 # ggml.h, enum ggml_log_level. (llama_cpp/_logger.py has INFO = 1 and so on, which is wrong.)
-LEVEL_DEBUG, LEVEL_CONTINUE = 1, 5
+LEVEL_DEBUG, LEVEL_INFO, LEVEL_CONTINUE = 1, 2, 5
 LOGGING_LEVELS = {
     0: logging.INFO,
     LEVEL_DEBUG: logging.DEBUG,
-    2: logging.INFO,
+    LEVEL_INFO: logging.INFO,
     3: logging.WARNING,
     4: logging.ERROR,
 }
+# How llama.cpp says what it has reserved: "load_tensors:  CPU_Mapped model buffer size =   136.40 MiB".
+BUFFER_LINE = re.compile(rb":\s*(\S+)\s+(model|KV|RS|compute|output) buffer size\s*=\s*([\d.]+) MiB")
 # A line that never ends is cut here.
 MAX_LINE_CHARS = 2000
-
-
-class ModelLoadError(Exception):
-    """The model cannot be used; the message is one sentence for the operator."""
 
 
 class LogBridge:
@@ -55,6 +56,18 @@ class LogBridge:
         self._target = target
         self._lines = threading.local()
 
+    @contextlib.contextmanager
+    def buffers(self) -> Iterator[list[tuple[str, str, int]]]:
+        """While inside, the buffers that llama.cpp reserves on this thread are noted: the name of the
+        buffer (`CPU_Mapped`, `CUDA0`, …), what is in it (`model`, `KV`, …) and its bytes. There is no
+        function that tells them; its log does, whatever level is logged."""
+        noted: list[tuple[str, str, int]] = []
+        self._lines.noted = noted
+        try:
+            yield noted
+        finally:
+            self._lines.noted = None
+
     def __call__(self, level: int, text: bytes | None, _user_data: object = None) -> None:
         try:
             self._take(level, text or b"")
@@ -64,6 +77,9 @@ class LogBridge:
 
     def _take(self, level: int, text: bytes) -> None:
         lines = self._lines
+        if level == LEVEL_INFO and (noted := getattr(lines, "noted", None)) is not None:
+            for name, kind, size in BUFFER_LINE.findall(text):
+                noted.append((name.decode(), kind.decode(), int(float(size) * 1024 * 1024)))
         if level != LEVEL_CONTINUE:
             # Building a graph writes hundreds of debug lines: leave before any work is done.
             lines.level = LOGGING_LEVELS.get(level, logging.INFO)
@@ -79,7 +95,8 @@ class LogBridge:
 
 
 # llama.cpp keeps the pointer for ever, so the object must live as long.
-_log_callback = llama_cpp.llama_log_callback(LogBridge(logger))
+log_bridge = LogBridge(logger)
+_log_callback = llama_cpp.llama_log_callback(log_bridge)
 _start_lock = threading.Lock()
 _is_started = False
 

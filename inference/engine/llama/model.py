@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,16 @@ import llama_cpp
 
 from inference.domain.model import ModelDescription
 from inference.engine.config import EngineConfig
-from inference.engine.llama.library import ModelLoadError, build_name, has_unsafe_amx, start_backend
+from inference.engine.hardware import ComputeDevice, LoadMode
+from inference.engine.llama.devices import list_devices, list_gpus
+from inference.engine.llama.library import build_name, has_unsafe_amx, log_bridge, start_backend
 from inference.engine.llama.lifetime import NativeLifetime
 from inference.engine.llama.memory import available_bytes
+from inference.engine.llama.memory_use import Buffers, read_shape
+from inference.engine.llama.parameters import model_params, probe_params
 from inference.engine.llama.tokenizer import LlamaTokenizer
+from inference.engine.load_error import ModelLoadError
+from inference.engine.memory_plan import DeviceMemory, ModelShape, check_it_fits, place_layers, plan_memory
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +35,6 @@ _SAMPLING_NAMES = {
     "penalty_repeat": "repeat_penalty",
     "penalty_last_n": "repeat_last_n",
 }
-# K and V are kept as F16.
-_BYTES_PER_KV_VALUE = 2
-# What llama.cpp keeps for each cell besides: position, shift, and a bit for each of 256 sequences.
-_BYTES_PER_CELL = 64
 # The fingerprint reads this many blocks of the file, evenly spread: fine-tunes differ everywhere.
 _NUM_SAMPLED_BLOCKS = 64
 _SAMPLED_BLOCK_BYTES = 4096
@@ -41,10 +44,22 @@ class LlamaModel:
     """Owns a `llama_model`. Weights and vocabulary are read-only, so contexts and tokenizers of
     several threads may use it; `close()` frees it, after its contexts."""
 
-    def __init__(self, pointer: int, path: Path, config: EngineConfig) -> None:
+    def __init__(
+        self,
+        pointer: int,
+        path: Path,
+        config: EngineConfig,
+        *,
+        gpus: Sequence[ComputeDevice] = (),
+        buffers: Buffers = (),
+    ) -> None:
         self.pointer = pointer
         self.path = path
+        self.buffers = buffers
         self._config = config
+        self._shape = read_shape(pointer, path.name)
+        # With the memory that was free when it was loaded.
+        self._placement = place_layers(self._shape.num_layers, config, gpus)
         self._lifetime = NativeLifetime(lambda: llama_cpp.llama_model_free(pointer))
         self.metadata = _read_metadata(pointer)
         self.size_bytes: int = llama_cpp.llama_model_size(pointer)
@@ -59,26 +74,38 @@ class LlamaModel:
         """Read the file; takes from a second to minutes and belongs on a worker thread.
 
         Raises ModelLoadError: no such file, not a GGUF, of a kind that llama.cpp does not know or
-        that does not generate text, or more than the memory holds together with the KV cells.
+        that does not generate text, settings that this machine cannot follow, or more than the memory
+        of a device holds together with the KV cells.
         """
         _check_file(path)
-        start_backend()
-        params = llama_cpp.llama_model_default_params()
+        logger.info("Devices: %s", "; ".join(map(str, list_devices())))
+        gpus = list_gpus()
+        config.hardware.check_devices(gpus)
+        _check_before_loading(path, config, gpus)
         if has_unsafe_amx():
             logger.warning("This build of llama.cpp uses AMX, which may crash: its buffers are not used")
-            params.use_extra_bufts = False
-        pointer: int | None = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        params = model_params(config.hardware, gpus)
+        with log_bridge.buffers() as buffers:
+            pointer: int | None = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not pointer:
-            raise ModelLoadError(
-                f"llama.cpp cannot load {path.name}: the file is damaged or of an unknown kind (see the log)."
-            )
+            raise ModelLoadError(_cannot_load(path))
         try:
             _check_kind(pointer, path)
-            check_cells_fit(pointer, path.name, config.num_cells)
-            return cls(pointer, path, config)
+            model = cls(pointer, path, config, gpus=gpus, buffers=buffers)
+            model.plan_context(config)
         except BaseException:
             llama_cpp.llama_model_free(pointer)
             raise
+        return model
+
+    def plan_context(self, config: EngineConfig) -> tuple[DeviceMemory, ...]:
+        """What it takes with a context of these sizes. Raises ModelLoadError where KV cells and compute
+        buffers do not fit beside the weights, or cannot be of the wanted types."""
+        shape = self._shape
+        config.hardware.check_heads(key_length=shape.key_length, value_length=shape.value_length)
+        plans = plan_memory(shape, config, list_gpus(), available_bytes(), placement=self._placement)
+        check_it_fits(shape, config, plans, is_loaded=True)
+        return plans
 
     def description(self, model_id: str) -> ModelDescription:
         """What the rest of the service sees of this model, under the name `model_id`."""
@@ -132,39 +159,32 @@ def _check_kind(pointer: int, path: Path) -> None:
         raise ModelLoadError(f"{path.name} is not a model that generates text token by token.")
 
 
-def check_cells_fit(pointer: int, name: str, num_cells: int) -> None:
-    """Raise ModelLoadError where the KV cells alone are more than the memory that is free.
-
-    The weights are mapped from the file and need not fit. With a GPU the cells may lie there: its
-    driver refuses what does not fit.
-    """
-    free_bytes = available_bytes()
-    if free_bytes is None or llama_cpp.llama_supports_gpu_offload():
+def _check_before_loading(path: Path, config: EngineConfig, gpus: Sequence[ComputeDevice]) -> None:
+    """Whether weights that must lie in memory will fit it, on each device. Those that are only mapped
+    are checked afterwards, with the cells: asking the file twice costs most of such a load."""
+    hardware = config.hardware
+    must_fit = hardware.load_mode in (LoadMode.READ, LoadMode.MLOCK)
+    if not must_fit and not hardware.gpus_in_use(gpus):
         return
-    cells_bytes = (kv_bytes_per_cell(pointer) + _BYTES_PER_CELL) * num_cells
-    if cells_bytes > free_bytes:
-        weights_bytes: int = llama_cpp.llama_model_size(pointer)
-        raise ModelLoadError(
-            f"{name} does not fit: {num_cells} KV cells need {cells_bytes / 1e9:.1f} GB beside "
-            f"{weights_bytes / 1e9:.1f} GB of weights, and {free_bytes / 1e9:.1f} GB are free. "
-            "A smaller context (SKIPPY_CONTEXT) needs less."
-        )
+    shape = probe_shape(path)
+    check_it_fits(shape, config, plan_memory(shape, config, gpus, available_bytes()))
 
 
-def kv_bytes_per_cell(pointer: int) -> int:
-    """Bytes of K and V of one token: 2 · layers · KV heads · head size · 2 (F16).
+def probe_shape(path: Path) -> ModelShape:
+    """The sizes of a model, without reading its weights; raises ModelLoadError."""
+    _check_file(path)
+    start_backend()
+    pointer: int | None = llama_cpp.llama_model_load_from_file(str(path).encode(), probe_params())
+    if not pointer:
+        raise ModelLoadError(_cannot_load(path))
+    try:
+        return read_shape(pointer, path.name)
+    finally:
+        llama_cpp.llama_model_free(pointer)
 
-    0 for models whose memory does not grow with the text (recurrent and hybrid ones): unknown.
-    """
-    if llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer):
-        return 0
-    num_heads: int = llama_cpp.llama_model_n_head(pointer)
-    if not num_heads:
-        return 0
-    head_size: int = llama_cpp.llama_model_n_embd(pointer) // num_heads
-    num_layers: int = llama_cpp.llama_model_n_layer(pointer)
-    num_kv_heads: int = llama_cpp.llama_model_n_head_kv(pointer)
-    return 2 * num_layers * num_kv_heads * head_size * _BYTES_PER_KV_VALUE
+
+def _cannot_load(path: Path) -> str:
+    return f"llama.cpp cannot load {path.name}: the file is damaged or of an unknown kind (see the log)."
 
 
 def _read_metadata(pointer: int) -> dict[str, str]:

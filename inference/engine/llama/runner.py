@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from time import perf_counter
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
-from inference.engine.llama.library import ModelLoadError
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens
 from inference.engine.llama.signals import SignalMeter
+from inference.engine.load_error import ModelLoadError
+from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
@@ -69,6 +71,10 @@ class LlamaRunner:
         return self._end_token_ids
 
     @property
+    def memory(self) -> tuple[DeviceMemory, ...]:
+        return self._context.memory
+
+    @property
     def can_share_prefixes(self) -> bool:
         return self._can_share_prefixes
 
@@ -85,23 +91,25 @@ class LlamaRunner:
         )
 
     def run(self, plan: StepPlan) -> StepResult:
+        begin_s = perf_counter()
         self._batch.fill(plan)
         status = self._context.decode(self._batch)
+        compute_s = perf_counter() - begin_s
         if status is not DecodeStatus.OK:
             if status not in _OUTCOMES:
                 logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
-            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED))
+            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s)
         if not plan.outputs:
-            return StepResult(StepOutcome.DONE)
+            return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
         samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
         asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         signals = self._measure(plan, logits) if self._watched else {}
         token_ids = draw_tokens(logits, samplers)
         if not asked:
-            return StepResult(StepOutcome.DONE, token_ids, signals=signals)
+            return StepResult(StepOutcome.DONE, token_ids, signals=signals, compute_s=compute_s)
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
-        return StepResult(StepOutcome.DONE, token_ids, drawn, signals)
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, compute_s)
 
     def _measure(self, plan: StepPlan, logits: LogitsArray) -> dict[int, TokenSignal]:
         """How sure the model is, where somebody may still want to hear it."""

@@ -9,6 +9,7 @@ import pytest
 from skippy_site.env import read_environment
 from skippy_site.state import CHECKOUT, StateFolder
 from skippy_site.supervisor.discovery import service_urls
+from tests.model_files import default_model_path
 
 MODULE = ["-m", "skippy_site.provision.doctor"]
 COMMAND = ["manage.py", "doctor"]
@@ -44,6 +45,7 @@ def test_a_machine_in_order_has_no_problems(command: list[str], tmp_path: Path, 
         "Postgres",
         "broker",
         "service",
+        "devices",
     ):
         assert f" {subject}: " in done.stdout
 
@@ -53,6 +55,19 @@ def test_a_wrong_setting_is_a_problem_and_the_machine_is_checked_all_the_same(tm
     assert done.returncode == 1
     assert "problem  settings: SKIPPY_LANES" in done.stdout
     assert "compiler: " in done.stdout
+
+
+def test_what_the_model_would_take_is_told_and_a_gpu_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    model = str(default_model_path())
+    done = run_doctor(MODULE, tmp_path, SKIPPY_MODEL=model, SKIPPY_KV_TYPE_K="q8_0", SKIPPY_CONTEXT="4096")
+    assert "ok       model memory: CPU: weights " in done.stdout
+    assert "KV cells 73 MB" in done.stdout
+    done = run_doctor(MODULE, tmp_path, SKIPPY_MODEL=model, SKIPPY_CONTEXT="16000000")
+    assert done.returncode == 1
+    assert "16000000 KV cells need" in done.stdout
+    done = run_doctor(MODULE, tmp_path, SKIPPY_GPU_LAYERS="10")
+    assert done.returncode == 1
+    assert "problem  hardware: SKIPPY_GPU_LAYERS asks for a GPU" in done.stdout
 
 
 def test_a_port_in_use_is_a_problem(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Site:
     strict_fields: bool = False
     has_shared_prefixes: bool = False
     load_failure: Exception | None = None
+    stall_timeout_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.runtime = Runtime(
@@ -45,6 +46,7 @@ class Site:
                 max_waiting=16,
                 strict_fields=self.strict_fields,
                 has_shared_prefixes=self.has_shared_prefixes,
+                stall_timeout_s=self.stall_timeout_s,
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,

@@ -1,10 +1,14 @@
+import asyncio
+
 import pytest
 
 from accounts.contracts import KeyLookup, KeyState
 from accounts.keys import mint
+from inference.engine.load_error import ModelLoadError
 from tests.asgi import Exchange, exchange
 from tests.unit.api.conftest import Site, started
 
+CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
 PATHS = ["/v1/models", "/v1/chat/completions", "/v1/completions"]
 
 
@@ -142,6 +146,32 @@ async def test_use_of_a_key_is_noted(site):
     assert site.used_keys == [7]
 
 
+async def test_an_engine_that_hangs_is_given_up_and_readiness_says_so(caplog):
+    """Its statistics do not move while it has work: whoever waits is told, newcomers are refused."""
+    site = Site(stall_timeout_s=0.02)
+    site.runtime.watch()
+    await started(site)
+    site.engine.play = lambda handle: handle.start().say("so far")
+    waiting = asyncio.ensure_future(site.post("/v1/chat/completions", CHAT))
+    while not site.engine.handles:
+        await asyncio.sleep(0)
+    site.runtime.watch()
+    await asyncio.sleep(0.03)
+    assert site.engine.is_alive
+    site.runtime.watch()
+
+    assert not site.engine.is_alive
+    assert (await asyncio.wait_for(waiting, 5)).status == 503
+    assert (await site.post("/v1/chat/completions", CHAT)).status == 503
+    answer = await exchange(site.app, "GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json() == {"status": "failed", "reasons": ["the engine has stopped"]}
+    assert "no progress" in (await site.runtime.readiness()).cause
+    (record,) = [one for one in caplog.records if one.levelname == "CRITICAL"]
+    assert "1 decoding" in record.getMessage()
+    await site.runtime.stop()
+
+
 async def test_health_needs_no_key_and_readiness_tells_what_is_in_the_way(site):
     assert (await exchange(site.app, "GET", "/healthz")).status == 200
     assert (await exchange(site.app, "GET", "/readyz")).json() == {"status": "ready", "reasons": []}
@@ -160,10 +190,23 @@ async def test_health_needs_no_key_and_readiness_tells_what_is_in_the_way(site):
     ).status == 503
 
 
+async def test_a_model_that_cannot_be_used_is_one_sentence_for_those_who_run_the_service(caplog):
+    failed = Site(load_failure=ModelLoadError("SKIPPY_GPU_LAYERS asks for what is not there."))
+    await started(failed)
+
+    (record,) = [one for one in caplog.records if one.levelname == "CRITICAL"]
+    assert record.getMessage().endswith("SKIPPY_GPU_LAYERS asks for what is not there.")
+    assert record.exc_info is None
+    near = await exchange(failed.app, "GET", "/readyz", client="127.0.0.1")
+    assert near.json()["reasons"][-1] == "SKIPPY_GPU_LAYERS asks for what is not there."
+    far = await exchange(failed.app, "GET", "/readyz")
+    assert far.json() == {"status": "failed", "reasons": ["the engine could not be started"]}
+
+
 async def test_not_started_and_failed_and_draining_are_503():
     site = Site()
     assert (await exchange(site.app, "GET", "/readyz")).status == 503
-    failed = Site(load_failure=RuntimeError("no such file"))
+    failed = Site(load_failure=RuntimeError("an odd fault"))
     await started(failed)
     assert (await exchange(failed.app, "GET", "/readyz")).status == 503
     ready = Site()

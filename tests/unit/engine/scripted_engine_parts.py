@@ -15,6 +15,7 @@ from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
+from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 
 END_TOKEN = 2
@@ -67,6 +68,7 @@ class ScriptedRunner:
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
         self.can_share_prefixes = True
+        self.memory: tuple[DeviceMemory, ...] = ()
         self.cells: dict[int, list[Cell]] = {}
         self.kept: set[int] = set()
         self.copies: list[tuple[int, int, int]] = []

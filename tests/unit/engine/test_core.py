@@ -392,3 +392,25 @@ def test_statistics_follow_what_happens() -> None:
     assert statistics.total_prefill_tokens == 704
     assert statistics.total_generated_tokens == 6
     assert statistics.total_sequences == 2
+
+
+def test_statistics_say_where_the_time_went_and_how_fast_tokens_come() -> None:
+    engine = Engine()
+    engine.runner.token_s = 0.1
+    engine.submit(make_request(prompt=20, max_tokens=50))
+    engine.run()
+    statistics = engine.core.statistics(is_alive=True)
+    assert statistics.total_prefill_tokens == 20
+    # 20 prompt tokens, and each generated one but the last is computed.
+    assert statistics.total_phases.total_s == pytest.approx(6.9)
+    assert statistics.total_phases.sample_s == pytest.approx(6.9)
+    assert statistics.last_phases.total_s == pytest.approx(0.1)
+    assert statistics.max_step_s == pytest.approx(2.0)
+    assert statistics.recent.num_steps == statistics.total_steps
+    assert statistics.recent.generated_tokens_per_s == pytest.approx(50 / 6.9)
+    assert statistics.recent.prefill_tokens_per_s == pytest.approx(20 / 6.9)
+    engine.clock.now_s += 60
+    assert not engine.core.step()
+    engine.clock.now_s += 11
+    assert not engine.core.step()
+    assert engine.core.statistics(is_alive=True).recent.num_steps == 0

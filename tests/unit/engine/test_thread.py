@@ -14,6 +14,7 @@ from inference.domain.events import Event, Failed
 from inference.engine.config import EngineConfig
 from inference.engine.plan import StepPlan
 from inference.engine.thread import EngineState, EngineThread
+from inference.engine.watchdog import Watchdog
 from tests.unit.engine.scripted_engine_parts import (
     FifoAdmission,
     RecordingSink,
@@ -34,13 +35,15 @@ def until(condition: Callable[[], object]) -> None:
 class Started:
     """An engine thread with stand-ins, stopped at the end of the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, idle_wakeup_s: float = 1.0) -> None:
         self.config = EngineConfig(num_lanes=2, num_cells=4096)
         self.admission = FifoAdmission()
         self.runner = ScriptedRunner(num_lanes=2)
         self.endings: list[ServiceUnavailable] = []
         self.made_on: list[threading.Thread] = []
-        self.thread = EngineThread(self._make, self.config, self.admission, SystemClock())
+        self.thread = EngineThread(
+            self._make, self.config, self.admission, SystemClock(), idle_wakeup_s=idle_wakeup_s
+        )
         self.thread.connect(self._deliver, self.endings.append)
 
     def _make(self) -> ScriptedRunner:
@@ -63,6 +66,14 @@ class Started:
 @pytest.fixture
 def engine() -> Iterator[Started]:
     started = Started()
+    yield started
+    started.thread.stop(PATIENCE_S)
+
+
+@pytest.fixture
+def restless() -> Iterator[Started]:
+    """It looks up every few milliseconds when idle."""
+    started = Started(idle_wakeup_s=0.01)
     yield started
     started.thread.stop(PATIENCE_S)
 
@@ -235,3 +246,73 @@ def test_statistics_are_there_before_and_after(engine: Started) -> None:
     statistics = engine.thread.statistics
     assert not statistics.is_alive
     assert statistics.total_generated_tokens == 5
+
+
+def test_one_that_hangs_can_be_given_up_from_outside(engine: Started) -> None:
+    """A batch that does not return: everybody is told, and nobody waits for the thread."""
+    gate = threading.Event()
+    engine.runner.before_run = lambda plan: gate.wait(PATIENCE_S) and None
+    engine.thread.start()
+    engine.submit()
+    until(lambda: engine.thread.statistics.num_runnable and engine.runner.plans)
+    dog = Watchdog(20.0)
+    stalls = [dog.observe(engine.thread.statistics, float(second)) for second in range(22)]
+    assert stalls[19] is None
+    assert stalls[20] is not None
+    assert engine.thread.is_alive
+
+    engine.thread.give_up()
+    assert engine.thread.state is EngineState.DEAD
+    assert not engine.thread.is_alive
+    assert not engine.thread.statistics.is_alive
+    assert len(engine.endings) == 1
+    assert dog.observe(engine.thread.statistics, 100.0) is None
+    with pytest.raises(RuntimeError):
+        engine.thread.start()
+
+    # It comes back after all: it ends, and stays dead.
+    gate.set()
+    assert engine.thread.stop(PATIENCE_S)
+    assert engine.thread.state is EngineState.DEAD
+    assert engine.runner.is_closed
+    assert engine.admission.num_held == 0
+
+
+def test_giving_up_what_does_not_serve_does_nothing(engine: Started) -> None:
+    engine.thread.give_up()
+    assert engine.thread.state is EngineState.NEW
+    engine.thread.start()
+    engine.thread.stop(PATIENCE_S)
+    engine.thread.give_up()
+    assert engine.thread.state is EngineState.STOPPED
+    assert len(engine.endings) == 1
+
+
+def test_books_that_do_not_agree_are_reported_when_it_rests(
+    restless: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    restless.thread.start()
+    sink, _ = restless.submit()
+    until(lambda: sink.endings)
+    time.sleep(0.1)
+    assert restless.thread.statistics.total_integrity_faults == 0
+
+    assert restless.thread._core is not None
+    restless.thread._core._lanes._is_used[1] = True
+    other, _ = restless.submit("another")
+    until(lambda: other.endings)
+    until(lambda: restless.thread.statistics.total_integrity_faults)
+    turns = restless.thread.statistics.total_turns
+    until(lambda: restless.thread.statistics.total_turns > turns + 5)
+    # Once for a spell of work, and the engine serves on.
+    assert restless.thread.statistics.total_integrity_faults == 1
+    assert "books do not agree" in caplog.text
+    last, _ = restless.submit("last")
+    until(lambda: last.endings)
+    assert last.token_ids == [100, 101, 102, 103]
+
+
+def test_an_idle_engine_turns_but_does_not_step(restless: Started) -> None:
+    restless.thread.start()
+    until(lambda: restless.thread.statistics.total_turns > 5)
+    assert restless.thread.statistics.total_steps == 0

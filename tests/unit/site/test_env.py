@@ -1,5 +1,17 @@
+from typing import get_args, get_type_hints
+
 import pytest
 
+from inference.engine.config import EngineConfig
+from inference.engine.hardware import (
+    ALL_LAYERS,
+    FlashAttention,
+    HardwareConfig,
+    KvType,
+    LoadMode,
+    SplitMode,
+)
+from skippy_site.engine_settings import engine_config
 from skippy_site.env import Environment, EnvironmentProblem, read_environment, variable_name
 
 
@@ -54,6 +66,26 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
         ("DATABASE_URL", "mysql://a@b/c"),
         ("REDIS_URL", "http://a"),
         ("SKIPPY_LOG_LEVEL", "loud"),
+        ("SKIPPY_BATCH", "31"),
+        ("SKIPPY_MICRO_BATCH", "0"),
+        ("SKIPPY_BATCH_THREADS", "-1"),
+        ("SKIPPY_GPU_LAYERS", "most"),
+        ("SKIPPY_GPU_LAYERS", "-2"),
+        ("SKIPPY_GPU_LAYERS", "1e3"),
+        ("SKIPPY_GPU_LAYERS", "9" * 5000),
+        ("SKIPPY_SPLIT_MODE", "tensor"),
+        ("SKIPPY_TENSOR_SPLIT", "1,,2"),
+        ("SKIPPY_TENSOR_SPLIT", "1;2"),
+        ("SKIPPY_TENSOR_SPLIT", "1,-2"),
+        ("SKIPPY_TENSOR_SPLIT", "nan"),
+        ("SKIPPY_TENSOR_SPLIT", "0,0"),
+        ("SKIPPY_MAIN_GPU", "-1"),
+        ("SKIPPY_MAIN_GPU", "1"),
+        ("SKIPPY_KV_TYPE_K", "q3_k"),
+        ("SKIPPY_KV_TYPE_V", "f8"),
+        ("SKIPPY_FLASH_ATTENTION", "yes"),
+        ("SKIPPY_LOAD_MODE", "fast"),
+        ("SKIPPY_STALL_TIMEOUT_S", "-1"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_variable(name, value):
@@ -83,3 +115,70 @@ def test_every_setting_has_a_name_and_a_description():
     names = {variable_name(field) for field in Environment.__struct_fields__}
 
     assert {"SKIPPY_HOME", "SKIPPY_MODEL", "DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL"} <= names
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"SKIPPY_KV_TYPE_V": "q8_0", "SKIPPY_FLASH_ATTENTION": "off"}, "SKIPPY_FLASH_ATTENTION must not"),
+        ({"SKIPPY_SPLIT_MODE": "none", "SKIPPY_TENSOR_SPLIT": "1,2"}, "SKIPPY_TENSOR_SPLIT must be left out"),
+        ({"SKIPPY_MAIN_GPU": "1", "SKIPPY_SPLIT_MODE": "row"}, "SKIPPY_MAIN_GPU must be left out unless"),
+        (
+            {"SKIPPY_LANES": "100", "SKIPPY_BATCH": "64"},
+            "SKIPPY_BATCH must be at least 32",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_one_line_that_names_them(given, words):
+    with pytest.raises(EnvironmentProblem, match=words) as problem:
+        read_environment(given)
+
+    assert "\n" not in str(problem.value)
+
+
+def test_the_engine_gets_what_the_settings_say():
+    found = read_environment(
+        {
+            "SKIPPY_LANES": "4",
+            "SKIPPY_CONTEXT": "256",
+            "SKIPPY_THREADS": "2",
+            "SKIPPY_BATCH_THREADS": "3",
+            "SKIPPY_MICRO_BATCH": "64",
+            "SKIPPY_GPU_LAYERS": "All",
+            "SKIPPY_SPLIT_MODE": "row",
+            "SKIPPY_TENSOR_SPLIT": "3, 1",
+            "SKIPPY_KV_TYPE_K": "q8_0",
+            "SKIPPY_KV_TYPE_V": "bf16",
+            "SKIPPY_FLASH_ATTENTION": "on",
+            "SKIPPY_LOAD_MODE": "mlock",
+            "SKIPPY_PREFIX_CACHE": "no",
+        }
+    )
+    config = engine_config(found)
+
+    assert (config.num_lanes, config.num_cells, config.has_prefix_cache) == (4, 256, False)
+    assert (config.effective_threads, config.effective_batch_threads) == (2, 3)
+    # A batch that is larger than the memory would be cut down behind the scheduler's back.
+    assert (config.max_batch_tokens, config.max_ubatch_tokens) == (256, 64)
+    assert config.hardware == HardwareConfig(
+        gpu_layers=ALL_LAYERS,
+        split_mode=SplitMode.ROW,
+        tensor_split=(3.0, 1.0),
+        key_type=KvType.Q8_0,
+        value_type=KvType.BF16,
+        flash_attention=FlashAttention.ON,
+        load_mode=LoadMode.MLOCK,
+    )
+
+
+def test_every_choice_of_a_setting_is_one_of_the_engine():
+    hints = get_type_hints(Environment)
+    assert set(get_args(hints["kv_type_k"])) == {one.value for one in KvType}
+    assert set(get_args(hints["kv_type_v"])) == {one.value for one in KvType}
+    assert set(get_args(hints["split_mode"])) == {one.value for one in SplitMode}
+    assert set(get_args(hints["flash_attention"])) == {one.value for one in FlashAttention}
+    assert set(get_args(hints["load_mode"])) == {one.value for one in LoadMode}
+
+
+def test_without_settings_the_engine_has_its_own_defaults():
+    assert engine_config(read_environment({})) == EngineConfig()

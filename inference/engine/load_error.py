@@ -1,0 +1,6 @@
+"""Why a model cannot be used: what an operator must know, and nothing that only we understand."""
+
+
+class ModelLoadError(Exception):
+    """The model cannot be used with these settings on this machine; one sentence for the operator,
+    which names the setting at fault where there is one."""

@@ -1,0 +1,48 @@
+"""A process whose engine is gone or hangs ends itself, for the supervisor to start a new one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from accounts.last_used import LastUsedBuffer
+from skippy_site.lifespan import SiteLifespan
+from tests.scripted_engine import ScriptedHandle
+from tests.unit.api.conftest import Site
+
+CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
+
+
+async def ended_itself(lifespan: SiteLifespan, site: Site, *, within_s: float) -> bool:
+    """Whether SIGTERM came, as from the process to itself."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, told.set)
+    try:
+        await lifespan.start()
+        site.engine.play = ScriptedHandle.start
+        while site.runtime.state.name == "LOADING":
+            await asyncio.sleep(0)
+        asked = asyncio.ensure_future(site.post("/v1/chat/completions", CHAT))
+        try:
+            await asyncio.wait_for(told.wait(), within_s)
+        except TimeoutError:
+            return False
+        assert (await asked).status == 503
+        return True
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        lifespan.begin_drain()
+        await lifespan.stop()
+        asked.cancel()
+
+
+@pytest.mark.parametrize(("stall_timeout_s", "ends"), [(0.3, True), (0.0, False)])
+async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
+    stall_timeout_s: float, ends: bool
+) -> None:
+    site = Site(stall_timeout_s=stall_timeout_s)
+    lifespan = SiteLifespan(site.runtime, LastUsedBuffer())
+    assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
