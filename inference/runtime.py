@@ -24,6 +24,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
+from inference.domain.rejection_reason import RejectionReason
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.stats import EngineStatistics
 from inference.openai.ids import new_chat_completion_id, new_completion_id
@@ -188,7 +189,10 @@ class Runtime:
 
     def _make_admission(self, num_cells: int) -> AdmissionController:
         self.admission = AdmissionController(
-            num_lanes=self.settings.num_lanes, max_waiting=self.settings.max_waiting, num_cells=num_cells
+            num_lanes=self.settings.num_lanes,
+            max_waiting=self.settings.max_waiting,
+            num_cells=num_cells,
+            record=self._recorder.record_event,
         )
         return self.admission
 
@@ -196,7 +200,9 @@ class Runtime:
         """No newcomers from now on; what waits is answered at once, what runs goes on."""
         self.state = RuntimeState.DRAINING
         if self.engine is not None:
-            self.engine.refuse(ServiceUnavailable("The service is shutting down."))
+            self.engine.refuse(
+                ServiceUnavailable("The service is shutting down.", reason=RejectionReason.DRAINING)
+            )
 
     def begin_stop(self) -> None:
         """The grace time is over: whoever still generates gets an error in-band, at once."""

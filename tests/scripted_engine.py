@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
-from inference.domain.errors import SkippyError
+from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.model import ModelDescription
+from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
+from inference.domain.timings import Timings
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -50,6 +52,7 @@ class ScriptedHandle:
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
         self.is_cancelled = False
+        self.completed: list[Timings] = []
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
     def start(self) -> ScriptedHandle:
@@ -82,6 +85,9 @@ class ScriptedHandle:
     def cancel(self) -> None:
         self.is_cancelled = True
 
+    def note_completed(self, timings: Timings) -> None:
+        self.completed.append(timings)
+
 
 class ScriptedEngine:
     """Implements the runtime's Engine and GenerationBackend. `play` is called for each request."""
@@ -104,13 +110,22 @@ class ScriptedEngine:
         self.handles: list[ScriptedHandle] = []
         self.refusal: SkippyError | None = None
 
-    def submit(self, request: GenerationRequest) -> ScriptedHandle:
+    def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> ScriptedHandle:
         if self.refusal is not None:
             raise self.refusal
         handle = ScriptedHandle(request)
         self.handles.append(handle)
         self.play(handle)
         return handle
+
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        return ServerOverloaded(f"no lane within {allowed_s} s", reason=RejectionReason.ADMISSION_TIMEOUT)
 
     def refuse(self, error: SkippyError) -> None:
         self.refusal = error

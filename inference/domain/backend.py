@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from inference.domain.errors import ServerOverloaded
 from inference.domain.events import Event
 from inference.domain.requests import GenerationRequest
+from inference.domain.timings import Timings
 
 
 class GenerationHandle(Protocol):
@@ -14,19 +16,36 @@ class GenerationHandle(Protocol):
 
     `cancel()` may be called at any time and any number of times, from the event loop: before the
     ending it withdraws the request from the queue or frees its lane within one engine step; after
-    the ending it does nothing.
+    the ending it does nothing. Whoever has read the whole answer tells with `note_completed` what it
+    took, which is how admission learns to predict; time in which the sequence was held for its reader
+    is not in it.
     """
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
     def cancel(self) -> None: ...
 
+    def note_completed(self, timings: Timings) -> None: ...
+
 
 class GenerationBackend(Protocol):
     """Takes requests and generates. `submit` never waits: it returns a handle or raises.
 
-    Raises ServerOverloaded (the queue is full), ContextLengthExceeded (can never fit) or
-    ServiceUnavailable (loading, draining, dead).
+    Raises ContextLengthExceeded (can never fit), ServerOverloaded (the queue is full, or the wait is
+    predicted to last beyond `deadline_ts`, the monotonic instant by which the caller wants a lane) or
+    ServiceUnavailable (loading, draining, dead). The caller gives up by itself when the deadline has
+    come: it cancels, and answers with `reject_overdue`.
     """
 
-    def submit(self, request: GenerationRequest) -> GenerationHandle: ...
+    def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> GenerationHandle: ...
+
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        """Raise what `submit` would raise for want of room, before anybody has tokenized the prompt;
+        return where that cannot be said yet. See AdmissionDesk."""
+        ...
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        """The error for a request that had no lane within the `allowed_s` seconds it had."""
+        ...

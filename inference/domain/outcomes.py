@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from inference.domain.admission_events import AdmissionEvent
 from inference.domain.events import FinishReason, Usage
+from inference.domain.rejection_reason import RejectionReason
 
 
 class Outcome(Enum):
@@ -22,8 +24,9 @@ class Outcome(Enum):
 class RequestSummary:
     """What is kept of one generating request. Holds no prompt and no answer text.
 
-    `error_code` is set where the outcome is not COMPLETED; times are seconds from the request's
-    arrival, None where that point was never reached.
+    `error_code` is set where the outcome is not COMPLETED, `rejection_reason` where it is admission
+    that refused; times are seconds from the request's arrival, None where that point was never
+    reached.
     """
 
     request_id: str
@@ -35,6 +38,7 @@ class RequestSummary:
     outcome: Outcome
     status: int
     error_code: str | None
+    rejection_reason: RejectionReason | None
     finish_reason: FinishReason | None
     usage: Usage | None
     started_s: float | None
@@ -43,6 +47,9 @@ class RequestSummary:
 
 
 class Recorder(Protocol):
-    """Where summaries go. `record` is called on the event loop and never waits."""
+    """Where summaries and events go. Neither method waits; `record` is called on the event loop,
+    `record_event` from any thread."""
 
     def record(self, summary: RequestSummary) -> None: ...
+
+    def record_event(self, event: AdmissionEvent) -> None: ...

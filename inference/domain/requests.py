@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.priority import PriorityClass
 from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
 
 
@@ -62,7 +63,9 @@ class GenerationRequest:
     already clamped. Stop strings are not here: they are matched on text, on the event loop's side.
     Only requests of the same `cache_namespace` share what was computed for their prompts.
     Before `min_tokens` are generated, the model cannot end its answer. `num_top_logprobs` asks how
-    likely each token was, and beside it for so many most likely ones; None does not ask.
+    likely each token was, and beside it for so many most likely ones; None does not ask. Where
+    requests have to wait, the classes of `priority` are served in their order, and the users of a
+    class, told apart by `user_id`, fairly.
     """
 
     request_id: str
@@ -73,6 +76,8 @@ class GenerationRequest:
     min_tokens: int = 0
     num_top_logprobs: int | None = None
     cache_namespace: str = ""
+    user_id: int = 0
+    priority: PriorityClass = PriorityClass.NORMAL
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
-from inference.domain.errors import ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished
+from inference.domain.errors import GenerationFailed, ServerOverloaded, ServiceUnavailable, SkippyError
+from inference.domain.events import Event, Failed, Finished, Started
 from inference.domain.requests import GenerationRequest
+from inference.domain.timings import Timings
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineState, EngineThread
 
@@ -30,8 +31,14 @@ class EngineHandle:
 
     __slots__ = ("_client", "_events", "_has_ended", "_is_cancelled", "_ticket", "_waiter", "submission")
 
-    def __init__(self, client: EngineClient, request: GenerationRequest, submitted_ts: float) -> None:
-        self.submission = Submission(request, self, submitted_ts)
+    def __init__(
+        self,
+        client: EngineClient,
+        request: GenerationRequest,
+        submitted_ts: float,
+        deadline_ts: float | None,
+    ) -> None:
+        self.submission = Submission(request, self, submitted_ts, deadline_ts)
         self._client = client
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -64,12 +71,21 @@ class EngineHandle:
         if self._ticket is not None and not self._ticket.withdraw():
             self._client._cancel(self.submission)
 
+    def note_completed(self, timings: Timings) -> None:
+        if self._ticket is not None:
+            self._ticket.note_completed(timings)
+
     def _queued(self, ticket: Ticket) -> None:
         self._ticket = ticket
 
     def _push(self, event: Event) -> None:
         if self._has_ended or self._is_cancelled:
             return
+        if self._ticket is not None:
+            if isinstance(event, Started):
+                self._ticket.note_started()
+            elif isinstance(event, Failed) and isinstance(event.error, GenerationFailed):
+                self._ticket.note_failed()
         if isinstance(event, Finished | Failed):
             self._has_ended = True
             self._client._forget(self)
@@ -131,16 +147,28 @@ class EngineClient:
         """Stop the engine; what has not ended gets ServiceUnavailable. False if it hangs."""
         return await asyncio.to_thread(self._thread.stop, timeout_s)
 
-    def submit(self, request: GenerationRequest) -> EngineHandle:
+    def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> EngineHandle:
         """Queue a request. Raises ServerOverloaded, ContextLengthExceeded or ServiceUnavailable."""
         if not self._thread.is_alive:
             is_early = self._thread.state in (EngineState.NEW, EngineState.LOADING)
             raise ServiceUnavailable(LOADING_MESSAGE if is_early else STOPPED_MESSAGE)
-        handle = EngineHandle(self, request, self._thread.clock.monotonic())
+        handle = EngineHandle(self, request, self._thread.clock.monotonic(), deadline_ts)
         handle._queued(self._admission.submit(handle.submission))
         self._open.add(handle)
         self._thread.wake()
         return handle
+
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        """Raise what `submit` would raise for want of room, before the prompt is tokenized."""
+        self._admission.refuse_early(
+            request_id=request_id, num_prompt_bytes=num_prompt_bytes, deadline_ts=deadline_ts
+        )
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        """The error for a request that had no lane within `allowed_s` seconds."""
+        return self._admission.reject_overdue(request_id=request_id, allowed_s=allowed_s)
 
     def refuse(self, error: SkippyError) -> None:
         """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""

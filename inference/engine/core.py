@@ -122,7 +122,7 @@ class EngineCore:
         if not self._lanes.num_free or self._scheduler.has_preempted:
             return
         while self._lanes.num_free:
-            grant = self._admission.elect()
+            grant = self._admission.elect(self._memory.affinity)
             if grant is None:
                 break
             self._start(grant)
@@ -293,7 +293,7 @@ class EngineCore:
             self._memory.retire(sequence, has_failed=isinstance(event, Failed))
         finally:
             sequence.lane.release()
-            sequence.grant.release()
+            sequence.grant.release(num_output_tokens=sequence.num_generated)
             if event is not None:
                 self._events.append((sequence.sink, event))
 
@@ -313,7 +313,7 @@ class EngineCore:
             self._scheduler.remove(sequence)
             sequence.end()
             sequence.lane.release()
-            sequence.grant.release()
+            sequence.grant.release(num_output_tokens=sequence.num_generated)
             self._events.append((sequence.sink, Failed(error, now_ts)))
         self._memory.reset()
         self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])

@@ -114,6 +114,7 @@ class GenerationService:
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
+            user_id=lifecycle.identity.user_id,
         )
         submitted_ts = self._clock.monotonic()
         handle = model.backend.submit(generation)

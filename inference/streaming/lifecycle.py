@@ -12,6 +12,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+from inference.domain.rejection_reason import RejectionReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,26 @@ class RequestLifecycle:
         """Ended by an error that the caller was told: refused below 500 (and 503), else failed."""
         refused = error.status < 499 or error.status == 503
         outcome = Outcome.REJECTED if refused else Outcome.BACKEND_ERROR
-        self._end(outcome, status=error.status, error_code=error.code, finish_reason=None)
+        self._end(
+            outcome,
+            status=error.status,
+            error_code=error.code,
+            finish_reason=None,
+            rejection_reason=error.reason,
+        )
 
     def disconnect(self) -> None:
         """The client went away first (or the task that served it was cancelled)."""
         self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code="client_disconnect", finish_reason=None)
 
     def _end(
-        self, outcome: Outcome, *, status: int, error_code: str | None, finish_reason: FinishReason | None
+        self,
+        outcome: Outcome,
+        *,
+        status: int,
+        error_code: str | None,
+        finish_reason: FinishReason | None,
+        rejection_reason: RejectionReason | None = None,
     ) -> None:
         if self._is_ended:
             return
@@ -89,6 +102,7 @@ class RequestLifecycle:
                 outcome=outcome,
                 status=status,
                 error_code=error_code,
+                rejection_reason=rejection_reason,
                 finish_reason=finish_reason,
                 usage=self._usage,
                 started_s=self._since_arrival(self._started_ts),

@@ -11,6 +11,7 @@ from channels.routing import URLRouter
 from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
 from accounts.keys import mint
 from inference.api.authentication import Authenticator
+from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.outcomes import RequestSummary
 from inference.routing import api_routes
@@ -28,6 +29,7 @@ class Site:
 
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     records: list[RequestSummary] = field(default_factory=list)
+    events: list[AdmissionEvent] = field(default_factory=list)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -61,6 +63,9 @@ class Site:
 
     def record(self, summary: RequestSummary) -> None:
         self.records.append(summary)
+
+    def record_event(self, event: AdmissionEvent) -> None:
+        self.events.append(event)
 
     async def _look_up(self, key: str) -> KeyLookup:
         if not self.has_accounts:

@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
+from inference.domain.timings import Timings
 from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
+from inference.engine.plan import StepOutcome
 from inference.engine.thread import EngineThread
 from tests.unit.engine.scripted_engine_parts import FifoAdmission, ScriptedRunner, make_request
 
@@ -162,7 +165,7 @@ async def test_one_that_admission_lost_is_answered_when_the_engine_dies(served: 
         if isinstance(event, TokenBatch):
             break
 
-    def elect() -> None:
+    def elect(affinity: CacheAffinity) -> None:
         served.admission.waiting.popleft()
         raise RuntimeError("elected and lost")
 
@@ -219,3 +222,31 @@ def test_an_event_loop_that_ends_before_the_engine_is_survived(
     loop.close()
     assert thread.stop(PATIENCE_S)
     assert "after the end of the event loop" in caplog.text
+
+
+async def test_admission_hears_when_a_request_starts_fails_or_is_complete(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=2))
+    await _read(handle)
+    timings = Timings(num_prompt_tokens=3, num_predicted_tokens=2)
+    handle.note_completed(timings)
+    served.runner.outcomes.extend([StepOutcome.FAILED, StepOutcome.FAILED])  # together, and alone
+    await _read(served.client.submit(make_request("fails")))
+
+    assert [ticket.notes for ticket in served.admission.tickets] == [
+        ["started", timings],
+        ["started", "failed"],
+    ]
+
+
+async def test_the_deadline_goes_to_admission_with_the_request(served: Served) -> None:
+    handle = served.client.submit(make_request(), deadline_ts=123.0)
+    assert handle.submission.deadline_ts == 123.0
+    await _read(handle)
+
+
+async def test_refusals_before_and_after_the_queue_are_those_of_admission(served: Served) -> None:
+    served.client.refuse_early(request_id="r", num_prompt_bytes=10)
+    assert "r: no lane within 60" in served.client.reject_overdue(request_id="r", allowed_s=60).message
+    served.client.refuse(ServiceUnavailable("draining"))
+    with pytest.raises(ServiceUnavailable, match="draining"):
+        served.client.refuse_early(request_id="r", num_prompt_bytes=10)

@@ -2,9 +2,11 @@ import itertools
 
 import pytest
 
-from inference.domain.errors import GenerationFailed, InvalidRequest, ServiceUnavailable
+from inference.domain.admission_events import AdmissionEvent
+from inference.domain.errors import GenerationFailed, InvalidRequest, ServerOverloaded, ServiceUnavailable
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, RequestSummary
+from inference.domain.rejection_reason import RejectionReason
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from tests.clocks import FakeClock
 
@@ -12,6 +14,9 @@ from tests.clocks import FakeClock
 class Records(list[RequestSummary]):
     def record(self, summary: RequestSummary) -> None:
         self.append(summary)
+
+    def record_event(self, event: AdmissionEvent) -> None:
+        raise AssertionError("a lifecycle has summaries only")
 
 
 def begin(clock: FakeClock) -> tuple[RequestLifecycle, Records]:
@@ -52,6 +57,14 @@ def test_errors_are_told_apart(error, outcome):
 
     assert records[0].outcome is outcome
     assert (records[0].status, records[0].error_code) == (error.status, error.code)
+
+
+def test_the_reason_of_a_refusal_by_admission_is_in_the_record():
+    lifecycle, records = begin(FakeClock())
+
+    lifecycle.fail(ServerOverloaded("full", reason=RejectionReason.QUEUE_FULL))
+
+    assert records[0].rejection_reason is RejectionReason.QUEUE_FULL
 
 
 ENDINGS = {
