@@ -54,6 +54,8 @@ class ScriptedHandle:
         self.is_cancelled = False
         self.completed: list[Timings] = []
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._on_released: list[Callable[[], None]] = []
+        self._is_released = False
 
     def start(self) -> ScriptedHandle:
         self._events.put_nowait(Started(at_ts=1001.0))
@@ -72,10 +74,12 @@ class ScriptedHandle:
 
     def finish(self, reason: FinishReason = FinishReason.STOP) -> ScriptedHandle:
         self._events.put_nowait(Finished(reason, at_ts=1003.0))
+        self.release()
         return self
 
     def fail(self, error: SkippyError) -> ScriptedHandle:
         self._events.put_nowait(Failed(error, at_ts=1003.0))
+        self.release()
         return self
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -84,6 +88,19 @@ class ScriptedHandle:
 
     def cancel(self) -> None:
         self.is_cancelled = True
+        self.release()
+
+    def when_released(self, call: Callable[[], None]) -> None:
+        if self._is_released:
+            call()
+        else:
+            self._on_released.append(call)
+
+    def release(self) -> None:
+        """The engine has let go of it."""
+        self._is_released = True
+        while self._on_released:
+            self._on_released.pop()()
 
     def note_completed(self, timings: Timings) -> None:
         self.completed.append(timings)

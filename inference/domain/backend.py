@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from inference.domain.errors import ServerOverloaded
@@ -26,6 +26,11 @@ class GenerationHandle(Protocol):
     def cancel(self) -> None: ...
 
     def note_completed(self, timings: Timings) -> None: ...
+
+    def when_released(self, call: Callable[[], None]) -> None:
+        """Have `call` called, once and on the event loop, when the request neither waits nor holds
+        anything in the engine: after its ending, or a step after it was cancelled. At most one call."""
+        ...
 
 
 class GenerationBackend(Protocol):

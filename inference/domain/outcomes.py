@@ -15,8 +15,13 @@ class Outcome(Enum):
     """The terminal outcomes; a request has exactly one."""
 
     COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    """Ended from our side: the server stopped, or an operator wished it."""
     CLIENT_DISCONNECT = "client_disconnect"
+    """The client went away, or stopped reading; `error_code` says which."""
     REJECTED = "rejected"
+    TIMED_OUT = "timed_out"
+    """The request's own time limit ran out."""
     BACKEND_ERROR = "backend_error"
 
 
@@ -26,7 +31,8 @@ class RequestSummary:
 
     `error_code` is set where the outcome is not COMPLETED, `rejection_reason` where it is admission
     that refused; times are seconds from the request's arrival, None where that point was never
-    reached.
+    reached. `session` is the trusted session's key (never the id that the client sent);
+    `was_session_ignored` says that it named one without the trust.
     """
 
     request_id: str
@@ -44,6 +50,8 @@ class RequestSummary:
     started_s: float | None
     first_token_s: float | None
     total_s: float
+    session: int | None = None
+    was_session_ignored: bool = False
 
 
 class Recorder(Protocol):

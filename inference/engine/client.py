@@ -14,7 +14,7 @@ from typing import Protocol
 
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
 from inference.domain.errors import GenerationFailed, ServerOverloaded, ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished, Started
+from inference.domain.events import Dropped, Event, Failed, Finished, Started
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
 from inference.engine.stats import EngineStatistics
@@ -29,7 +29,17 @@ STOPPED_MESSAGE = "The engine is not running."
 class EngineHandle:
     """One submitted request on the event loop: a GenerationHandle, and the sink of its events."""
 
-    __slots__ = ("_client", "_events", "_has_ended", "_is_cancelled", "_ticket", "_waiter", "submission")
+    __slots__ = (
+        "_client",
+        "_events",
+        "_has_ended",
+        "_is_cancelled",
+        "_is_released",
+        "_on_released",
+        "_ticket",
+        "_waiter",
+        "submission",
+    )
 
     def __init__(
         self,
@@ -45,6 +55,8 @@ class EngineHandle:
         self._ticket: Ticket | None = None
         self._has_ended = False
         self._is_cancelled = False
+        self._is_released = False
+        self._on_released: Callable[[], None] | None = None
 
     def __aiter__(self) -> EngineHandle:
         return self
@@ -66,19 +78,37 @@ class EngineHandle:
             return
         self._is_cancelled = True
         self._events.clear()
-        self._client._forget(self)
         self._wake()
-        if self._ticket is not None and not self._ticket.withdraw():
+        if self._ticket is None or self._ticket.withdraw():
+            self._let_go()
+        else:
             self._client._cancel(self.submission)
 
     def note_completed(self, timings: Timings) -> None:
         if self._ticket is not None:
             self._ticket.note_completed(timings)
 
+    def when_released(self, call: Callable[[], None]) -> None:
+        """Have `call` called once the engine holds nothing of it; at once where that is so already."""
+        if self._is_released:
+            call()
+        else:
+            self._on_released = call
+
+    def _let_go(self) -> None:
+        self._is_released = True
+        self._client._forget(self)
+        call, self._on_released = self._on_released, None
+        if call is not None:
+            call()
+
     def _queued(self, ticket: Ticket) -> None:
         self._ticket = ticket
 
     def _push(self, event: Event) -> None:
+        is_ending = isinstance(event, Finished | Failed | Dropped)
+        if is_ending and not self._is_released:
+            self._let_go()
         if self._has_ended or self._is_cancelled:
             return
         if self._ticket is not None:
@@ -86,9 +116,7 @@ class EngineHandle:
                 self._ticket.note_started()
             elif isinstance(event, Failed) and isinstance(event.error, GenerationFailed):
                 self._ticket.note_failed()
-        if isinstance(event, Finished | Failed):
-            self._has_ended = True
-            self._client._forget(self)
+        self._has_ended = is_ending
         self._events.append(event)
         self._wake()
 

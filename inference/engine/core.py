@@ -16,7 +16,7 @@ from inference.domain.admission import AdmissionSource, EventSink, Grant, Submis
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import Clock
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
+from inference.domain.events import Dropped, Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.kv_memory import KvMemory
@@ -115,7 +115,7 @@ class EngineCore:
             sequence = self._active.get(self._cancelled.popleft())
             if sequence is not None:
                 self._total_cancelled_sequences += 1
-                self._end(sequence, None)
+                self._end(sequence, Dropped(self._clock.monotonic()))
 
     def _let_in(self) -> None:
         """Elect while there is a lane; not while a preempted sequence waits for the same cells."""
@@ -283,9 +283,9 @@ class EngineCore:
         self._total_failed_sequences += 1
         self._end(sequence, Failed(error, self._clock.monotonic()))
 
-    def _end(self, sequence: Sequence, event: Event | None) -> None:
-        """Free all that the sequence had, then tell its owner; no event for one that was cancelled.
-        Cells are left to the prefix cache, unless it failed: who knows what is in them."""
+    def _end(self, sequence: Sequence, event: Event) -> None:
+        """Free all that the sequence had, then tell its owner. Cells are left to the prefix cache,
+        unless it failed: who knows what is in them."""
         del self._active[sequence.submission]
         self._scheduler.remove(sequence)
         sequence.end()
@@ -294,8 +294,7 @@ class EngineCore:
         finally:
             sequence.lane.release()
             sequence.grant.release(num_output_tokens=sequence.num_generated)
-            if event is not None:
-                self._events.append((sequence.sink, event))
+            self._events.append((sequence.sink, event))
 
     def _flush(self) -> None:
         if self._events:

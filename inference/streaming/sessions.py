@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
 from dataclasses import dataclass
+
+from inference.domain.errors import SkippyError
 
 
 def stable_id(*parts: str) -> int:
@@ -44,13 +47,12 @@ class SessionStatistics:
 
 
 class _Session:
-    """The lock of one session and how many requests hold it or wait for it."""
+    """One session: held by one request, waited for by others in their order."""
 
-    __slots__ = ("lock", "num_users")
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.num_users = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
 
 
 class SessionHold:
@@ -74,43 +76,63 @@ class SessionHold:
 
 
 class SessionRegistry:
-    """All sessions in use in this process. For one event loop; first come, first served."""
+    """All sessions in use in this process. For one event loop; first come, first served.
+
+    A session is in the registry exactly while somebody holds it; on release it goes straight to the
+    next in line, so that no newcomer can slip in between.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[int, _Session] = {}
-        self._num_held = 0
+        self._closed: SkippyError | None = None
 
     async def acquire(self, key: int) -> SessionHold:
-        """Wait until nobody else generates in this session. May be cancelled at any time."""
-        session = self._sessions.setdefault(key, _Session())
-        session.num_users += 1
+        """Wait until nobody else generates in this session. May be cancelled at any time; raises what
+        `close` was given."""
+        if self._closed is not None:
+            raise self._closed
+        session = self._sessions.get(key)
+        if session is None:
+            self._sessions[key] = _Session()
+            return SessionHold(self, key)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        session.waiting.append(turn)
         try:
-            await session.lock.acquire()
+            await turn
         except BaseException:
-            self._leave(key, session)
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._release(key)  # it was its turn already
+            elif turn in session.waiting:
+                session.waiting.remove(turn)
             raise
-        self._num_held += 1
         return SessionHold(self, key)
+
+    def close(self, error: SkippyError) -> None:
+        """Refuse newcomers with `error` from now on, and all who wait; who holds goes on."""
+        self._closed = error
+        for session in self._sessions.values():
+            waiting, session.waiting = session.waiting, deque()
+            for turn in waiting:
+                if not turn.done():
+                    turn.set_exception(error)
 
     def _release(self, key: int) -> None:
         session = self._sessions[key]
-        session.lock.release()
-        self._num_held -= 1
-        self._leave(key, session)
-
-    def _leave(self, key: int, session: _Session) -> None:
-        session.num_users -= 1
-        if not session.num_users:
-            del self._sessions[key]
+        while session.waiting:
+            turn = session.waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._sessions[key]
 
     def statistics(self) -> SessionStatistics:
-        num_users = sum(session.num_users for session in self._sessions.values())
-        return SessionStatistics(num_sessions=len(self._sessions), num_waiting=num_users - self._num_held)
+        num_waiting = sum(len(session.waiting) for session in self._sessions.values())
+        return SessionStatistics(num_sessions=len(self._sessions), num_waiting=num_waiting)
 
     def check_integrity(self) -> None:
-        """Every entry has a user, and whoever holds one holds its lock."""
-        assert all(session.num_users > 0 for session in self._sessions.values()), repr(self)
-        assert self._num_held == sum(one.lock.locked() for one in self._sessions.values()), repr(self)
+        """Nobody in a line has had its turn."""
+        waiting = [turn for session in self._sessions.values() for turn in session.waiting]
+        assert all(not turn.done() or turn.cancelled() for turn in waiting), repr(self)
 
     def __repr__(self) -> str:
         statistics = self.statistics()

@@ -20,7 +20,7 @@ class LogRecorder:
         usage = summary.usage
         _log.info(
             "%s %s user=%d key=%d outcome=%s status=%d code=%s reason=%s finish=%s in=%s out=%s "
-            "started=%s first_token=%s total=%s",
+            "session=%s started=%s first_token=%s total=%s",
             summary.request_id,
             summary.endpoint,
             summary.user_id,
@@ -32,6 +32,7 @@ class LogRecorder:
             summary.finish_reason.value if summary.finish_reason else "-",
             usage.prompt_tokens if usage else "-",
             usage.completion_tokens if usage else "-",
+            _session(summary),
             _seconds(summary.started_s),
             _seconds(summary.first_token_s),
             _seconds(summary.total_s),
@@ -39,6 +40,12 @@ class LogRecorder:
 
     def record_event(self, event: AdmissionEvent) -> None:
         _events_log.info("%s %s", event_name(event), json.dumps(event_attributes(event)))
+
+
+def _session(summary: RequestSummary) -> str:
+    if summary.was_session_ignored:
+        return "ignored"
+    return "-" if summary.session is None else str(summary.session)
 
 
 def _seconds(value: float | None) -> str:

@@ -14,6 +14,7 @@ from inference.api.authentication import Authenticator
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.outcomes import RequestSummary
+from inference.domain.time_limits import TimeLimits
 from inference.routing import api_routes
 from inference.runtime import Runtime, RuntimeSettings
 from tests.asgi import Exchange, exchange
@@ -38,6 +39,8 @@ class Site:
     max_body_bytes: int = 1_000_000
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    session_header: str = ""
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
     load_failure: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -47,6 +50,8 @@ class Site:
                 max_waiting=16,
                 strict_fields=self.strict_fields,
                 has_shared_prefixes=self.has_shared_prefixes,
+                session_header=self.session_header,
+                time_limits=self.time_limits,
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from inference.domain.errors import ServiceUnavailable
 from inference.streaming.sessions import SessionRegistry, SessionStatistics, session_key, stable_id
 
 
@@ -109,3 +110,21 @@ async def test_who_is_cancelled_in_the_moment_it_is_its_turn_passes_it_on():
     hold.release()
     assert sessions.statistics() == SessionStatistics()
     sessions.check_integrity()
+
+
+async def test_a_drain_answers_whoever_waits_and_leaves_whoever_holds():
+    sessions = SessionRegistry()
+    held = await sessions.acquire(1)
+    waiting = [asyncio.ensure_future(sessions.acquire(1)) for _ in range(3)]
+    await settle()
+    waiting[0].cancel()
+
+    sessions.close(ServiceUnavailable("draining"))
+    await settle()
+
+    assert [type(task.exception()) for task in waiting[1:]] == [ServiceUnavailable] * 2
+    with pytest.raises(ServiceUnavailable):
+        await sessions.acquire(2)
+    assert sessions.statistics() == SessionStatistics(1, 0)
+    held.release()
+    assert sessions.statistics() == SessionStatistics()

@@ -1,0 +1,81 @@
+"""The wait between a request that is ready and its lane: its session's turn first, then the queue.
+
+Both waits share one deadline, set once. A request that waits for its session takes no place in the
+queue, so that one busy session cannot fill it. Whoever leaves on the way, for whatever reason, leaves
+nothing behind; a session is given up only when the engine has let go of the request, so that the next
+one of the same session cannot run beside the rest of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from inference.domain.backend import GenerationHandle
+from inference.domain.clock import Clock
+from inference.domain.requests import GenerationRequest
+from inference.parsing.text_stream import TextStream
+from inference.services.caller import Caller
+from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
+from inference.streaming.lifecycle import RequestLifecycle
+from inference.streaming.sessions import SessionRegistry
+
+
+class Entrance:
+    """`admission_limit_s` is the time for both waits together; 0 waits until cancelled."""
+
+    def __init__(self, *, sessions: SessionRegistry, clock: Clock, admission_limit_s: float) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._admission_limit_s = admission_limit_s
+
+    async def enter(
+        self,
+        generation: GenerationRequest,
+        model: ServedModel,
+        stop: tuple[str, ...],
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+    ) -> GenerationStream:
+        """The request's stream, once it has its lane. Raises ServerOverloaded (no room, or no lane in
+        time) and whatever else the backend refuses with."""
+        limit_s = self._admission_limit_s or None
+        arrived_ts = self._clock.monotonic()
+        deadline_ts = None if limit_s is None else arrived_ts + limit_s
+        try:
+            async with asyncio.timeout(limit_s) as deadline:
+                handle = await self._submit(generation, model, caller, deadline_ts)
+                stream = GenerationStream(
+                    handle,
+                    text=TextStream(
+                        model.tokenizer.pieces, stop, tracks_tokens=generation.num_top_logprobs is not None
+                    ),
+                    tokenizer=model.tokenizer,
+                    num_prompt_tokens=len(generation.prompt_token_ids),
+                    submitted_ts=arrived_ts,
+                    lifecycle=lifecycle,
+                )
+                try:
+                    await stream.started()
+                except BaseException:
+                    stream.close()
+                    raise
+                return stream
+        except TimeoutError:
+            if limit_s is None or not deadline.expired():
+                raise
+        raise model.backend.reject_overdue(request_id=generation.request_id, allowed_s=limit_s)
+
+    async def _submit(
+        self, generation: GenerationRequest, model: ServedModel, caller: Caller, deadline_ts: float | None
+    ) -> GenerationHandle:
+        if caller.session is None:
+            return model.backend.submit(generation, deadline_ts=deadline_ts)
+        hold = await self._sessions.acquire(caller.session)
+        try:
+            handle = model.backend.submit(generation, deadline_ts=deadline_ts)
+        except BaseException:
+            hold.release()
+            raise
+        handle.when_released(hold.release)
+        return handle
