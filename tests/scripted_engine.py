@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
+from inference.domain.backend import HoldReason
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
@@ -53,6 +54,7 @@ class ScriptedHandle:
         self.request = request
         self.is_cancelled = False
         self.completed: list[Timings] = []
+        self.holds: set[HoldReason] = set()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._on_released: list[Callable[[], None]] = []
         self._is_released = False
@@ -104,6 +106,12 @@ class ScriptedHandle:
 
     def note_completed(self, timings: Timings) -> None:
         self.completed.append(timings)
+
+    def hold(self, reason: HoldReason) -> None:
+        self.holds.add(reason)
+
+    def resume(self, reason: HoldReason) -> None:
+        self.holds.discard(reason)
 
 
 class ScriptedEngine:

@@ -8,9 +8,10 @@ ended, never by the HTTP task.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from inference.domain.backend import HoldReason
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.requests import GenerationRequest
@@ -28,12 +29,14 @@ class Submission:
     `deadline_ts` is the monotonic instant by which the caller wants a lane, None where it waits until
     it cancels. Admission refuses what it predicts to come too late, but the deadline itself is kept by
     the caller, who withdraws.
+    `holds` is why it stands still, already while it waits; only the engine thread touches it.
     """
 
     request: GenerationRequest
     sink: EventSink
     submitted_ts: float
     deadline_ts: float | None = None
+    holds: set[HoldReason] = field(default_factory=set)
 
 
 class Ticket(Protocol):

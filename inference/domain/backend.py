@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from enum import Enum
 from typing import Protocol
 
 from inference.domain.errors import ServerOverloaded
@@ -11,14 +12,28 @@ from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
 
 
+class HoldReason(Enum):
+    """Why a sequence stands still: its reader is behind, or a hook thinks about how it goes on."""
+
+    READER = "reader"
+    HOOK = "hook"
+
+
 class GenerationHandle(Protocol):
     """One submitted request. Its owner iterates it once and always ends with `cancel()`.
 
-    `cancel()` may be called at any time and any number of times, from the event loop: before the
-    ending it withdraws the request from the queue or frees its lane within one engine step; after
-    the ending it does nothing. Whoever has read the whole answer tells with `note_completed` what it
-    took, which is how admission learns to predict; time in which the sequence was held for its reader
-    is not in it.
+    All methods may be called at any time and any number of times, from the event loop; after the
+    ending they do nothing. `cancel()` withdraws the request from the queue or frees its lane within
+    one engine step.
+
+    `hold()` makes its sequence stand still from the next step on, for as long as there is at least
+    one reason to: no prefill, no decode, lane and cells kept, all others go on. What the step that is
+    running draws still comes. A request that waits in the queue keeps its turn; it then starts (and
+    says so) and stands still. `resume()` takes one reason away. The engine knows no time limit for
+    this: whoever holds sees to it that it ends.
+
+    Whoever has read the whole answer tells with `note_completed` what it took, which is how admission
+    learns to predict; time in which the sequence was held for its reader is not in it.
     """
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
@@ -31,6 +46,10 @@ class GenerationHandle(Protocol):
         """Have `call` called, once and on the event loop, when the request neither waits nor holds
         anything in the engine: after its ending, or a step after it was cancelled. At most one call."""
         ...
+
+    def hold(self, reason: HoldReason) -> None: ...
+
+    def resume(self, reason: HoldReason) -> None: ...
 
 
 class GenerationBackend(Protocol):

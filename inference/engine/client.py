@@ -1,4 +1,4 @@
-"""The engine as the event loop sees it: submit, iterate, cancel.
+"""The engine as the event loop sees it: submit, iterate, hold, cancel.
 
 Events cross from the engine thread in one wake-up for each step, not one for each token, and not
 even that while an earlier wake-up is still on its way. The engine never waits for a reader.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
+from inference.domain.backend import HoldReason
 from inference.domain.errors import GenerationFailed, ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Dropped, Event, Failed, Finished, Started
 from inference.domain.requests import GenerationRequest
@@ -101,6 +102,16 @@ class EngineHandle:
         call, self._on_released = self._on_released, None
         if call is not None:
             call()
+
+    def hold(self, reason: HoldReason) -> None:
+        """Let it stand still from the next step on, until every reason was taken back."""
+        if not self._has_ended and not self._is_cancelled:
+            self._client._hold(self.submission, reason)
+
+    def resume(self, reason: HoldReason) -> None:
+        """Take one reason back."""
+        if not self._has_ended and not self._is_cancelled:
+            self._client._resume(self.submission, reason)
 
     def _queued(self, ticket: Ticket) -> None:
         self._ticket = ticket
@@ -216,6 +227,12 @@ class EngineClient:
 
     def _cancel(self, submission: Submission) -> None:
         self._thread.cancel(submission)
+
+    def _hold(self, submission: Submission, reason: HoldReason) -> None:
+        self._thread.hold(submission, reason)
+
+    def _resume(self, submission: Submission, reason: HoldReason) -> None:
+        self._thread.resume(submission, reason)
 
     # -- from the engine thread -----------------------------------------------------------------
 

@@ -9,7 +9,6 @@ for whoever runs and needs them.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 
 from inference.domain.admission import AdmissionSource, EventSink, Grant, Submission
@@ -19,6 +18,7 @@ from inference.domain.errors import ContextLengthExceeded, GenerationFailed, Ser
 from inference.domain.events import Dropped, Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
+from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
 from inference.engine.model_runner import ModelRunner
@@ -27,6 +27,7 @@ from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResu
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import (
     DECODING,
+    HELD,
     PREEMPTED,
     PREFILLING,
     WAITING_FOR_PREFIX,
@@ -45,8 +46,8 @@ CONTEXT_MESSAGE = "The prompt does not fit the model's memory."
 class EngineCore:
     """The sequences of one model and what happens to them. Belongs to the engine thread.
 
-    From other threads only `cancel` and `statistics` may be called. `deliver` gets the events of a
-    step in one call and must not block.
+    Other threads may put into `inbox` and read `statistics` and `is_idle`, nothing else. `deliver`
+    gets the events of a step in one call and must not block.
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class EngineCore:
             pacer=self._pacer,
         )
         self._memory = KvMemory(runner, config)
+        self.inbox = Inbox()
         self._active: dict[Submission, Sequence] = {}
-        self._cancelled: deque[Submission] = deque()
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
         self._num_vocabulary = runner.num_vocabulary
@@ -96,6 +97,7 @@ class EngineCore:
         """Do one step; False where there is nothing to compute. What escapes ends the engine."""
         try:
             self._take_back_cancelled()
+            self._hold_and_resume()
             self._let_in()
             self._wake_waiting()
             for sequence in self._scheduler.resume_where_it_fits():
@@ -111,11 +113,27 @@ class EngineCore:
             self._flush()
 
     def _take_back_cancelled(self) -> None:
-        while self._cancelled:
-            sequence = self._active.get(self._cancelled.popleft())
+        for submission in self.inbox.take_cancelled():
+            sequence = self._active.get(submission)
             if sequence is not None:
                 self._total_cancelled_sequences += 1
                 self._end(sequence, Dropped(self._clock.monotonic()))
+
+    def _hold_and_resume(self) -> None:
+        for submission in self.inbox.take_holds():
+            sequence = self._active.get(submission)
+            if sequence is not None and submission.holds:
+                self._hold(sequence)
+            elif sequence is not None and sequence.state is HELD:
+                self._scheduler.unhold(sequence)
+
+    def _hold(self, sequence: Sequence) -> None:
+        """Let it stand still with what it has, or finds where it waited for more."""
+        if sequence.state is WAITING_FOR_PREFIX:
+            sequence.stop_waiting()
+            self._begin(sequence)
+        if sequence.state is not HELD:
+            self._scheduler.hold(sequence)
 
     def _let_in(self) -> None:
         """Elect while there is a lane; not while a preempted sequence waits for the same cells."""
@@ -130,8 +148,8 @@ class EngineCore:
         self._flush()
 
     def _wake_waiting(self) -> None:
-        """Go on with those whose prefix is there. Where it will not come (its leader has ended or was
-        preempted), the oldest computes it, and the others wait for that one."""
+        """Go on with those whose prefix is there. Where it will not come (its leader has ended, was
+        preempted or is held), the oldest computes it, and the others wait for that one."""
         for sequence in self._scheduler.waiting_for_prefix():
             if sequence.has_waited_enough:
                 sequence.stop_waiting()
@@ -194,11 +212,11 @@ class EngineCore:
                     self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
 
     def _make_room(self) -> None:
-        """Cells ran out: those that nobody uses now go first. Then the youngest gives up its own, and is
+        """Cells ran out: those that nobody uses now go first. Then somebody gives up its own, and is
         computed again when there is room."""
         if self._memory.evict_one():
             return
-        victim = self._scheduler.youngest_running()
+        victim = self._scheduler.victim()
         if victim is not None:
             self._memory.rewind(victim.sequence_id, 0)
             self._scheduler.preempt(victim)
@@ -207,7 +225,7 @@ class EngineCore:
             return
         # The last one has all cells for itself and still cannot grow.
         for sequence in self._scheduler.sequences:
-            if sequence.state is PREEMPTED or sequence.state is WAITING_FOR_PREFIX:
+            if sequence.state is not PREFILLING and sequence.state is not DECODING:
                 continue
             if sequence.num_generated:
                 self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
@@ -253,12 +271,14 @@ class EngineCore:
             self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
         else:
             self._begin(sequence)
+            if sequence.submission.holds:
+                self._hold(sequence)
             self._memory.make_room(self._scheduler.num_cells_to_come)
 
     def _begin(self, sequence: Sequence) -> None:
         """Take over the cells that are there for its tokens, or wait where another one is computing
-        more of them right now."""
-        leaders = self._scheduler.leaders(sequence)
+        more of them right now; not if it is to be held, for then it will be late anyway."""
+        leaders = {} if sequence.submission.holds else self._scheduler.leaders(sequence)
         match = self._memory.find(sequence, leaders.keys())
         if match.num_awaited:
             sequence.wait_for(leaders[match.leader_id], match.num_awaited)
@@ -325,9 +345,10 @@ class EngineCore:
         """What is cached, for whoever ranks the waiting; `statistics` from any thread."""
         return self._memory.affinity
 
-    def cancel(self, submission: Submission) -> None:
-        """Drop the sequence at the next step; does nothing where it has ended. From any thread."""
-        self._cancelled.append(submission)
+    @property
+    def is_idle(self) -> bool:
+        """Nobody holds a lane."""
+        return not self._active
 
     def statistics(self, *, is_alive: bool) -> EngineStatistics:
         """A snapshot; each number is true, though not all at the same instant. From any thread."""
@@ -342,6 +363,7 @@ class EngineCore:
             num_decoding=states.count(DECODING),
             num_preempted=states.count(PREEMPTED),
             num_waiting_for_prefix=states.count(WAITING_FOR_PREFIX),
+            num_held=states.count(HELD),
             total_steps=self._total_steps,
             total_failed_steps=self._total_failed_steps,
             total_sequences=self._total_sequences,

@@ -11,6 +11,7 @@ from inference.engine.plan import PrefillChunk, StepPlan
 from inference.engine.sequence import (
     DECODING,
     ENDED,
+    HELD,
     PREEMPTED,
     PREFILLING,
     WAITING_FOR_PREFIX,
@@ -30,7 +31,8 @@ class Scheduler:
     A prompt that others wait for counts as short as what they wait for.
 
     A sequence whose cells were given up comes back when its tokens fit again with some room to
-    grow, the oldest first; until then nobody new should be let in.
+    grow, the oldest first; until then nobody new should be let in. Where nothing else runs, it comes
+    back whatever held ones have: they give it up if need be.
     """
 
     def __init__(
@@ -77,15 +79,29 @@ class Scheduler:
             return StepPlan.build([sequence], [])
         return StepPlan.build([], share([sequence], self._max_batch_tokens))
 
-    def youngest_running(self) -> Sequence | None:
-        """Whom to preempt when cells run out; None where only one sequence is left to run."""
+    def victim(self) -> Sequence | None:
+        """Whom to preempt when cells run out: the youngest held one that has some, since nobody's
+        answer stops by that, else the youngest that runs; None where only one is left to run."""
+        held = [one for one in self._sequences if one.state is HELD and one.num_computed]
+        if held:
+            return held[-1]
         running = [one for one in self._sequences if one.state is PREFILLING or one.state is DECODING]
         return running[-1] if len(running) > 1 else None
 
     def preempt(self, sequence: Sequence) -> None:
-        """Its cells were freed; it waits until there is room again."""
+        """Its cells were freed; it waits until there is room again, and if it is held, that is later."""
         sequence.preempt()
-        self._num_preempted += 1
+        self._num_preempted += sequence.state is PREEMPTED
+
+    def hold(self, sequence: Sequence) -> None:
+        """It stands still until `unhold`."""
+        self._num_preempted -= sequence.state is PREEMPTED
+        sequence.hold()
+
+    def unhold(self, sequence: Sequence) -> None:
+        """It goes on in the next batch; where it has no cells, when there is room for them."""
+        sequence.unhold()
+        self._num_preempted += sequence.state is PREEMPTED
 
     def waiting_for_prefix(self) -> list[Sequence]:
         """Those that wait for what another one computes, oldest first."""
@@ -103,7 +119,7 @@ class Scheduler:
     @property
     def num_cells_to_come(self) -> int:
         """Cells that the running sequences need for what is known, and a little to grow."""
-        running = [one for one in self._sequences if one.state is not PREEMPTED]
+        running = [one for one in self._sequences if not one.has_given_up_cells]
         num_known = sum([one.num_tokens - max(one.num_computed, one.num_awaited) for one in running])
         return num_known + self._resume_headroom_tokens * len(running)
 
@@ -115,11 +131,12 @@ class Scheduler:
         for sequence in self._sequences:
             if sequence.state is not PREEMPTED:
                 continue
-            others = [other for other in self._sequences if other.state is not PREEMPTED]
+            others = [other for other in self._sequences if not other.has_given_up_cells]
             # What running prompts have not computed yet will need cells too.
             num_claimed = sum([other.num_tokens for other in others])
             headroom = self._resume_headroom_tokens * (len(others) + 1)
-            if others and num_claimed + sequence.num_tokens + headroom > self._num_cells:
+            has_room = num_claimed + sequence.num_tokens + headroom <= self._num_cells
+            if not has_room and any(other.state is not HELD for other in others):
                 break
             sequence.resume()
             self._num_preempted -= 1
@@ -141,6 +158,8 @@ class Scheduler:
                 raise AssertionError(f"{sequence!r} has nothing left to compute")
             if sequence.state is DECODING and sequence.num_remaining != 1:
                 raise AssertionError(f"{sequence!r} decodes with more than one token left")
+            if (sequence.state is HELD) != bool(sequence.submission.holds):
+                raise AssertionError(f"{sequence!r} has reasons to be held: {sequence.submission.holds}")
             if sequence.state is WAITING_FOR_PREFIX:
                 leader = sequence.leader
                 if sequence.num_computed or leader is None or leader.order >= sequence.order:

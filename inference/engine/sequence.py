@@ -19,16 +19,23 @@ class SequenceState(Enum):
 
     PREFILLING ──▶ DECODING ──▶ ENDED          every state may end (finish, fail, cancel)
       ▲ │  ▲  │           │
-      │ │  │  └─▶ PREEMPTED ◀┘                  its cells are given up, its tokens kept
+      │ │  │  └─▶ PREEMPTED ◀┘                  it has no cells, its tokens are kept
       │ │  └──────────┘
       │ └─▶ WAITING_FOR_PREFIX                  another one is computing what it begins with
       └──────────┘
+
+    PREFILLING, DECODING, PREEMPTED ◀──▶ HELD  it stands still with what it has
+
+    A held one need not remember where it came from: what it has says where it goes. Without cells it
+    waits for room, as a preempted one does; else it computes the rest of what is known. So it may
+    lose its cells while it is held, and whoever asks for a state never asks for a flag beside it.
     """
 
     PREFILLING = "prefilling"
     DECODING = "decoding"
     PREEMPTED = "preempted"
     WAITING_FOR_PREFIX = "waiting for a prefix"
+    HELD = "held"
     ENDED = "ended"
 
 
@@ -37,6 +44,7 @@ PREFILLING = SequenceState.PREFILLING
 DECODING = SequenceState.DECODING
 PREEMPTED = SequenceState.PREEMPTED
 WAITING_FOR_PREFIX = SequenceState.WAITING_FOR_PREFIX
+HELD = SequenceState.HELD
 ENDED = SequenceState.ENDED
 
 
@@ -185,24 +193,45 @@ class Sequence:
         if not 0 <= num_computed < self.num_tokens:
             raise InvalidTransition(f"{self!r} cannot have {num_computed} tokens in cells")
         self.num_computed = num_computed
-        has_one_left = self.num_generated > 0 and self.num_remaining == 1
-        self.state = DECODING if has_one_left else PREFILLING
+        self.state = self._running_state
+
+    @property
+    def _running_state(self) -> SequenceState:
+        """What it does where it runs, as its tokens and cells say."""
+        return DECODING if self._generated and self.num_remaining == 1 else PREFILLING
+
+    @property
+    def has_given_up_cells(self) -> bool:
+        """It has none and will not ask for any before it comes back."""
+        return self.state is PREEMPTED or (self.state is HELD and not self.num_computed)
 
     def preempt(self) -> None:
-        """Its cells are gone; tokens, lane and random state stay."""
-        self._require(PREFILLING, DECODING)
+        """Its cells are gone; tokens, lane and random state stay. A held one stays held."""
+        self._require(PREFILLING, DECODING, HELD)
         self.num_computed = self.num_promised = 0
         self.num_preemptions += 1
-        self.state = PREEMPTED
+        if self.state is not HELD:
+            self.state = PREEMPTED
 
     def resume(self) -> None:
         """There is room again: compute everything known once more."""
         self._require(PREEMPTED)
         self.state = PREFILLING
 
+    def hold(self) -> None:
+        """Stand still; nobody is to wait for it."""
+        self._require(PREFILLING, DECODING, PREEMPTED)
+        self.num_promised = 0
+        self.state = HELD
+
+    def unhold(self) -> None:
+        """Go on from what there is."""
+        self._require(HELD)
+        self.state = self._running_state if self.num_computed else PREEMPTED
+
     def end(self) -> None:
         """No step will see it again."""
-        self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX)
+        self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX, HELD)
         self.leader = None
         self.state = ENDED
 

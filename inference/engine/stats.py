@@ -14,8 +14,8 @@ class EngineStatistics:
 
     `num_cells_used` counts the distinct KV cells of what runs: those that several sequences share
     count once. `cache` tells of the cells that nobody uses now. `last_step_ts` (monotonic seconds) and
-    `total_steps` move while there is work: an engine that is alive, has sequences and does not step
-    is stuck.
+    `total_steps` move while there is work: an engine that is alive, has sequences that are not
+    held and does not step is stuck.
     """
 
     is_alive: bool
@@ -26,6 +26,7 @@ class EngineStatistics:
     num_decoding: int = 0
     num_preempted: int = 0
     num_waiting_for_prefix: int = 0
+    num_held: int = 0
     total_steps: int = 0
     total_failed_steps: int = 0
     total_sequences: int = 0

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from inference.domain.admission import AdmissionSource, EventSink, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Event, Failed
@@ -156,7 +157,20 @@ class EngineThread:
         """Drop the sequence of a submission that was elected, within one step."""
         core = self._core
         if core is not None:
-            core.cancel(submission)
+            core.inbox.cancel(submission)
+            self.wake()
+
+    def hold(self, submission: Submission, reason: HoldReason) -> None:
+        """Let a submission's sequence stand still from the next step on."""
+        core = self._core
+        if core is not None:
+            core.inbox.hold(submission, reason)
+
+    def resume(self, submission: Submission, reason: HoldReason) -> None:
+        """Take one reason back; where none is left, the sequence goes on."""
+        core = self._core
+        if core is not None:
+            core.inbox.resume(submission, reason)
             self.wake()
 
     # -- the thread itself ----------------------------------------------------------------------
@@ -185,7 +199,7 @@ class EngineThread:
             self._wakeup.clear()
             if core.step():
                 continue
-            if not self._wakeup.is_set():
+            if not self._wakeup.is_set() and core.is_idle:
                 self._is_idle.set()
             self._wakeup.wait(IDLE_WAKEUP_S)
             self._is_idle.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from inference.domain.admission import EventSink, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
 from inference.domain.events import Event
 from inference.domain.requests import GenerationRequest, SamplingParams
@@ -73,7 +74,13 @@ class SteppedEngine:
         return sink
 
     def cancel(self, name: str) -> None:
-        self.core.cancel(self.submissions[name])
+        self.core.inbox.cancel(self.submissions[name])
+
+    def hold(self, name: str) -> None:
+        self.core.inbox.hold(self.submissions[name], HoldReason.HOOK)
+
+    def resume(self, name: str) -> None:
+        self.core.inbox.resume(self.submissions[name], HoldReason.HOOK)
 
     def run(self, max_steps: int = 5000) -> None:
         for _ in range(max_steps):

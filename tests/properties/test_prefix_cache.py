@@ -2,7 +2,7 @@
 
 The scripted runner keeps each cell with its token and namespace, shares cells as llama.cpp does, and
 checks in every batch that a sequence's cells are those of its own tokens. So whatever is added,
-cancelled, preempted, evicted, refused or failed: nobody decodes on wrong tokens, namespaces never
+cancelled, held, preempted, evicted, refused or failed: nobody decodes on wrong tokens, namespaces never
 mix, the books agree with the cells, and nobody waits for ever.
 """
 
@@ -36,6 +36,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.count = 0
         self.cancelled: set[str] = set()
         self.stops_at: dict[str, int] = {}
+        self.held: set[str] = set()
+        self.was_held: set[str] = set()
 
     @initialize(
         num_lanes=st.integers(1, 6),
@@ -117,6 +119,24 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         else:
             self.engine.cancel(name)
 
+    @rule(name=names)
+    def hold(self, name: str) -> None:
+        self.engine.hold(name)
+        self.held.add(name)
+        self.was_held.add(name)
+
+    @rule(name=names)
+    def resume(self, name: str) -> None:
+        self.engine.resume(name)
+        self.held.discard(name)
+
+    @rule(can_follow=st.booleans())
+    def hold_whom_others_wait_for(self, can_follow: bool) -> None:
+        for sequence in self.engine.core._scheduler.waiting_for_prefix():
+            if sequence.leader is not None:
+                self.hold((sequence if can_follow else sequence.leader).request.request_id)
+                return
+
     @rule()
     def cancel_a_leader(self) -> None:
         for sequence in self.engine.core._scheduler.waiting_for_prefix():
@@ -160,7 +180,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         for sequence in running:
             assert len(self.engine.runner.cells[sequence.sequence_id]) == sequence.num_computed
             if sequence.state is WAITING_FOR_PREFIX:
-                assert not sequence.is_announced or sequence.num_preemptions
+                was_held = sequence.request.request_id in self.was_held
+                assert not sequence.is_announced or sequence.num_preemptions or was_held
         assert statistics.cache.total_hits == len(self.engine.runner.copies)
 
     @invariant()
@@ -178,6 +199,9 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         self.engine.runner.outcomes.clear()
+        self.engine.run(max_steps=5000)
+        for name in self.held:
+            self.engine.resume(name)
         self.engine.run(max_steps=5000)
         self.engine.check_all_free()
         statistics = self.engine.core.statistics(is_alive=True)

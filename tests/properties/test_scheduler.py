@@ -1,8 +1,8 @@
 """The engine's core under anything that can happen to it, in any order.
 
-Whatever is submitted, cancelled, refused cells, failed or interrupted: every request gets exactly
-one ending (or none, if its owner cancelled it), its tokens are the right ones in the right order,
-positions always follow the cells, and in the end no lane, no cell and no grant is left.
+Whatever is submitted, cancelled, held, resumed, refused cells, failed or interrupted: every request
+gets exactly one ending (or none, if its owner cancelled it), its tokens are the right ones in the
+right order, positions always follow the cells, and in the end no lane, no cell and no grant is left.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from inference.domain.backend import HoldReason
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable
 from inference.domain.events import Failed, Finished, FinishReason, Started
 from inference.domain.requests import GenerationRequest
@@ -33,6 +34,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.is_over = False
         # A made-up lack of cells may end the only sequence early.
         self.lacked_cells = False
+        self.holds: dict[str, set[HoldReason]] = {}
 
     @initialize(num_lanes=st.integers(1, 5), budget=st.sampled_from([32, 40, 256]))
     def start(self, num_lanes: int, budget: int) -> None:
@@ -85,6 +87,18 @@ class EngineMachine(RuleBasedStateMachine):
         else:
             self.engine.cancel(name)
 
+    @rule(name=names, reason=st.sampled_from(HoldReason))
+    def hold(self, name: str, reason: HoldReason) -> None:
+        if name in self.engine.sinks:
+            self.engine.hold(name, reason)
+            self.holds.setdefault(name, set()).add(reason)
+
+    @rule(name=names, reason=st.sampled_from(HoldReason))
+    def resume(self, name: str, reason: HoldReason) -> None:
+        if name in self.engine.sinks:
+            self.engine.resume(name, reason)
+            self.holds.get(name, set()).discard(reason)
+
     # -- what happens to the engine -------------------------------------------------------------
 
     @rule(num_steps=st.integers(1, 20))
@@ -93,6 +107,10 @@ class EngineMachine(RuleBasedStateMachine):
             return
         for _ in range(num_steps):
             self.engine.core.step()
+        # That nobody is computed while it is held is what the runner checks in every batch.
+        for sequence in self.engine.core._scheduler.sequences:
+            name = sequence.request.request_id
+            assert sequence.submission.holds == self.holds.get(name, set())
 
     @rule(outcome=st.sampled_from(TROUBLES), num_rows=st.sampled_from([0, 1, 5, 200]))
     def something_goes_wrong(self, outcome: StepOutcome | Exception, num_rows: int) -> None:
@@ -139,6 +157,12 @@ class EngineMachine(RuleBasedStateMachine):
             return
         if not self.is_over:
             self.engine.runner.outcomes.clear()
+            self.engine.run(max_steps=5000)
+            statistics = self.engine.core.statistics(is_alive=True)
+            assert statistics.lanes.num_used == statistics.num_held
+            for name, reasons in self.holds.items():
+                for reason in reasons:
+                    self.engine.resume(name, reason)
             self.engine.run(max_steps=5000)
             self.engine.check_all_free()
         assert self.engine.admission.num_held == 0

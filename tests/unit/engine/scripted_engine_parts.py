@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.admission import EventSink, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.events import Event, Failed, Finished, TokenBatch
@@ -152,6 +153,7 @@ class ScriptedRunner:
         marked = plan.sequence_ids[plan.is_output.astype(bool)].tolist()
         assert marked == [sequence.sequence_id for sequence in plan.outputs]
         for sequence in plan.sequences:
+            assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
@@ -362,7 +364,13 @@ class Engine:
         return sink
 
     def cancel(self, name: str) -> None:
-        self.core.cancel(self.submissions[name])
+        self.core.inbox.cancel(self.submissions[name])
+
+    def hold(self, name: str, reason: HoldReason = HoldReason.READER) -> None:
+        self.core.inbox.hold(self.submissions[name], reason)
+
+    def resume(self, name: str, reason: HoldReason = HoldReason.READER) -> None:
+        self.core.inbox.resume(self.submissions[name], reason)
 
     def run(self, max_steps: int = 1000) -> int:
         """Step until there is nothing to do; how many steps that took."""

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 
+from inference.domain.backend import HoldReason
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
@@ -126,6 +128,58 @@ async def test_a_reader_that_is_cancelled_can_be_followed_by_cancel(served: Serv
         await reader
     handle.cancel()
     await served.until_idle()
+
+
+async def test_a_held_one_says_nothing_more_until_it_is_resumed(served: Served) -> None:
+    handle = served.client.submit(make_request("held", max_tokens=300))
+    other = served.client.submit(make_request("other", max_tokens=600))
+    events = [await anext(handle), await anext(handle)]
+    for reason in HoldReason:
+        handle.hold(reason)
+    assert isinstance((await _read(other))[-1], Finished)
+    async with asyncio.timeout(PATIENCE_S):
+        while not served.client.statistics.num_held:
+            await asyncio.sleep(0.001)
+    for reason in HoldReason:
+        num_steps = served.client.statistics.total_steps
+        await asyncio.sleep(0.02)
+        assert served.client.statistics.total_steps == num_steps
+        handle.resume(reason)
+    begin_ts = time.monotonic()
+    events += await asyncio.wait_for(_read(handle), PATIENCE_S)
+    assert tokens_of(events) == [100 + index for index in range(300)]
+    # Far less than the nap of an engine that nobody woke.
+    assert time.monotonic() - begin_ts < 0.9
+
+
+async def test_held_before_it_starts_it_says_that_it_has_started(served: Served) -> None:
+    handle = served.client.submit(make_request())
+    handle.hold(HoldReason.HOOK)
+    first = await asyncio.wait_for(anext(handle), PATIENCE_S)
+    assert isinstance(first, Started)
+    handle.resume(HoldReason.HOOK)
+    assert tokens_of(await asyncio.wait_for(_read(handle), PATIENCE_S)) == [100, 101, 102, 103]
+
+
+async def test_a_held_one_can_be_cancelled(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=1_000_000))
+    await anext(handle)
+    handle.hold(HoldReason.READER)
+    handle.cancel()
+    handle.resume(HoldReason.READER)
+    handle.hold(HoldReason.READER)
+    await served.until_idle()
+    assert served.admission.num_held == 0
+    assert [event async for event in handle] == []
+
+
+async def test_after_the_ending_a_hold_means_nothing(served: Served) -> None:
+    handle = served.client.submit(make_request())
+    await _read(handle)
+    handle.hold(HoldReason.READER)
+    handle.resume(HoldReason.READER)
+    assert handle.submission.holds == set()
+    assert isinstance((await _read(served.client.submit(make_request("next"))))[-1], Finished)
 
 
 async def test_refuse_answers_who_waits_and_spares_who_runs(served: Served) -> None:

@@ -95,7 +95,7 @@ def test_the_next_turn_finds_prompt_and_answer() -> None:
     engine.check_all_free()
 
 
-@pytest.mark.parametrize("end", ["cancel", "fail", "preempt"])
+@pytest.mark.parametrize("end", ["cancel", "fail", "preempt", "hold"])
 def test_where_the_leader_gives_up_the_oldest_that_waits_takes_over(end: str) -> None:
     engine = make_engine()
     sinks = [submit(engine, f"r{index}", 500 + index) for index in range(4)]
@@ -107,10 +107,13 @@ def test_where_the_leader_gives_up_the_oldest_that_waits_takes_over(end: str) ->
         engine.cancel("r0")
     elif end == "fail":
         engine.core._fail(leader, GenerationFailed("broken"))
+    elif end == "hold":
+        engine.hold("r0")
     else:
         engine.core._memory.rewind(leader.sequence_id, 0)
         engine.core._scheduler.preempt(leader)
     engine.core._take_back_cancelled()
+    engine.core._hold_and_resume()
     engine.core._wake_waiting()
     assert heir.state is PREFILLING
     assert [one.leader for one in engine.core._scheduler.waiting_for_prefix()] == [heir, heir]
@@ -118,6 +121,11 @@ def test_where_the_leader_gives_up_the_oldest_that_waits_takes_over(end: str) ->
     for sink in sinks[1:]:
         assert sink.token_ids == [100, 101, 102, 103]
     assert [num_cached(sink) for sink in sinks[2:]] == [200, 200]
+    if end == "hold":
+        assert sinks[0].token_ids == []
+        engine.resume("r0")
+        engine.run()
+        assert sinks[0].token_ids == [100, 101, 102, 103]
     engine.check_all_free()
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from inference.domain.admission import Submission
+from inference.domain.backend import HoldReason
 from inference.engine.lanes import LanePool
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import StepPlan
@@ -139,10 +142,88 @@ def test_chunks_never_exceed_the_budget() -> None:
 def test_the_youngest_is_preempted_and_the_last_one_is_not() -> None:
     bench = Bench(num_cells=30)
     first, second = bench.decoding(), bench.decoding()
-    assert bench.scheduler.youngest_running() is second
+    assert bench.scheduler.victim() is second
     bench.scheduler.preempt(second)
-    assert bench.scheduler.youngest_running() is None
+    assert bench.scheduler.victim() is None
     assert bench.plan().sequences == (first,)
+
+
+def hold(bench: Bench, sequence: Sequence) -> None:
+    sequence.submission.holds.add(HoldReason.READER)
+    bench.scheduler.hold(sequence)
+
+
+def unhold(bench: Bench, sequence: Sequence) -> None:
+    sequence.submission.holds.clear()
+    bench.scheduler.unhold(sequence)
+
+
+def test_a_held_one_is_in_no_batch_and_the_others_go_on() -> None:
+    bench = Bench()
+    decoding, prompt, other = bench.decoding(), bench.add(20), bench.decoding()
+    hold(bench, decoding)
+    hold(bench, prompt)
+    assert bench.plan().sequences == (other,)
+    hold(bench, other)
+    assert bench.scheduler.schedule() is None
+    for sequence in (decoding, prompt, other):
+        unhold(bench, sequence)
+    assert set(bench.plan().sequences) == {decoding, prompt, other}
+
+
+def test_held_ones_give_up_their_cells_before_anybody_stops_the_youngest_first() -> None:
+    bench = Bench(num_cells=30)
+    old, held, younger, youngest = (bench.decoding() for _ in range(4))
+    hold(bench, held)
+    hold(bench, younger)
+    victims = []
+    for _ in range(3):
+        victim = bench.scheduler.victim()
+        assert victim is not None
+        victims.append(victim)
+        bench.scheduler.preempt(victim)
+        bench.scheduler.check_integrity()
+    assert victims == [younger, held, youngest]
+    assert bench.scheduler.victim() is None
+    assert held.state is SequenceState.HELD
+    assert bench.plan().sequences == (old,)
+
+
+def test_a_held_one_without_cells_neither_claims_room_nor_keeps_newcomers_out() -> None:
+    bench = Bench(num_cells=256, headroom=10)
+    first, second = bench.decoding(prompt=150), bench.decoding(prompt=100)
+    hold(bench, first)
+    bench.scheduler.preempt(first)
+    assert not bench.scheduler.has_preempted
+    assert bench.scheduler.num_cells_to_come == 1 + 10
+    bench.scheduler.preempt(second)
+    assert bench.scheduler.resume_where_it_fits() == [second]
+    unhold(bench, first)
+    assert bench.scheduler.has_preempted
+    assert bench.scheduler.resume_where_it_fits() == []
+    second.end()
+    bench.scheduler.remove(second)
+    assert bench.scheduler.resume_where_it_fits() == [first]
+
+
+def test_a_preempted_one_does_not_wait_for_those_that_are_only_held() -> None:
+    bench = Bench(num_cells=256, headroom=10)
+    first, second = bench.decoding(prompt=150), bench.decoding(prompt=100)
+    third = bench.decoding(prompt=5)
+    hold(bench, first)
+    bench.scheduler.preempt(second)
+    assert bench.scheduler.resume_where_it_fits() == []
+    hold(bench, third)
+    assert bench.scheduler.resume_where_it_fits() == [second]
+    bench.scheduler.check_integrity()
+
+
+def test_reasons_and_state_of_a_held_one_must_agree() -> None:
+    bench = Bench()
+    sequence = bench.add(5)
+    sequence.submission.holds.add(HoldReason.HOOK)
+    with pytest.raises(AssertionError, match="reasons"):
+        bench.scheduler.check_integrity()
 
 
 def test_a_preempted_sequence_comes_back_when_it_fits_with_room_to_grow() -> None:

@@ -83,3 +83,59 @@ def test_edges_that_do_not_exist_are_refused() -> None:
 
 def test_its_description_holds_no_text() -> None:
     assert repr(make_sequence()) == "<Sequence r prefilling, lane 0, 0 of 5 tokens computed>"
+
+
+def test_a_held_one_goes_on_from_what_it_has() -> None:
+    sequence = make_sequence(prompt=3)
+    sequence.advance(2)
+    sequence.hold()
+    assert sequence.state is SequenceState.HELD
+    sequence.unhold()
+    assert sequence.state is SequenceState.PREFILLING
+    sequence.advance(1)
+    sequence.append(50)
+    sequence.hold()
+    sequence.unhold()
+    assert sequence.state is SequenceState.DECODING
+
+
+def test_without_cells_a_held_one_comes_back_as_a_preempted_one_does() -> None:
+    sequence = make_sequence(prompt=3)
+    sequence.hold()
+    assert sequence.has_given_up_cells
+    sequence.unhold()
+    assert sequence.state is SequenceState.PREEMPTED
+    sequence.hold()
+    sequence.unhold()
+    assert sequence.state is SequenceState.PREEMPTED
+    sequence.resume()
+    sequence.advance(3)
+    sequence.append(50)
+    sequence.hold()
+    assert not sequence.has_given_up_cells
+    sequence.preempt()
+    assert (sequence.state, sequence.num_preemptions) == (SequenceState.HELD, 1)
+    assert sequence.has_given_up_cells
+    sequence.unhold()
+    assert sequence.state is SequenceState.PREEMPTED
+    assert sequence.num_remaining == 4
+
+
+def test_a_held_one_neither_computes_nor_leads_nor_is_held_twice() -> None:
+    sequence = make_sequence(prompt=3)
+    sequence.promise(2)
+    with pytest.raises(InvalidTransition):
+        sequence.unhold()
+    sequence.hold()
+    assert sequence.num_promised == 0
+    for move in (sequence.hold, sequence.resume, sequence.stop_waiting):
+        with pytest.raises(InvalidTransition):
+            move()
+    with pytest.raises(InvalidTransition):
+        sequence.resync(1)
+    with pytest.raises(InvalidTransition):
+        sequence.adopt(1)
+    sequence.end()
+    for move in (sequence.hold, sequence.unhold):
+        with pytest.raises(InvalidTransition):
+            move()

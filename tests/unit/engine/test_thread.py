@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from inference.domain.admission import EventSink, Submission
+from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Event, Failed
@@ -112,6 +113,33 @@ def test_drain_waits_for_what_runs(engine: Started) -> None:
     gate.set()
     assert engine.thread.drain(PATIENCE_S)
     assert sink.endings
+
+
+def test_with_nothing_but_held_ones_it_sleeps_but_is_not_drained(engine: Started) -> None:
+    engine.thread.start()
+    sink, submission = engine.submit(max_tokens=500)
+    until(lambda: sink.token_ids)
+    engine.thread.hold(submission, HoldReason.READER)
+    until(lambda: engine.thread.statistics.num_held)
+    num_steps, cpu_s = engine.thread.statistics.total_steps, time.process_time()
+    assert not engine.thread.drain(0.2)
+    assert engine.thread.statistics.total_steps == num_steps
+    assert time.process_time() - cpu_s < 0.1
+    engine.thread.resume(submission, HoldReason.READER)
+    assert engine.thread.drain(PATIENCE_S)
+    assert len(sink.token_ids) == 500
+
+
+def test_a_held_one_is_answered_when_the_engine_stops(engine: Started) -> None:
+    engine.thread.start()
+    sink, submission = engine.submit(max_tokens=1_000_000)
+    engine.thread.hold(submission, HoldReason.HOOK)
+    until(lambda: engine.thread.statistics.num_held)
+    assert engine.thread.stop(PATIENCE_S)
+    (ending,) = sink.endings
+    assert isinstance(ending, Failed)
+    engine.thread.resume(submission, HoldReason.HOOK)
+    assert engine.admission.num_held == 0
 
 
 def test_stop_answers_what_runs_and_what_waits(engine: Started) -> None:
