@@ -58,6 +58,7 @@ class ScriptedHandle:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._on_released: list[Callable[[], None]] = []
         self._is_released = False
+        self.release_on_cancel = True
 
     def start(self) -> ScriptedHandle:
         self._events.put_nowait(Started(at_ts=1001.0))
@@ -90,7 +91,8 @@ class ScriptedHandle:
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        self.release()
+        if self.release_on_cancel:
+            self.release()
 
     def when_released(self, call: Callable[[], None]) -> None:
         if self._is_released:

@@ -1,7 +1,8 @@
 """The engine as the event loop sees it: submit, iterate, hold, cancel.
 
 Events cross from the engine thread in one wake-up for each step, not one for each token, and not
-even that while an earlier wake-up is still on its way. The engine never waits for a reader.
+even that while an earlier wake-up is still on its way. The engine never waits for a reader: a handle
+whose reader is behind holds its sequence, and the batch goes on without it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from inference.engine.thread import EngineState, EngineThread
 logger = logging.getLogger(__name__)
 
 LOADING_MESSAGE = "The model is still loading."
+# Events that may lie unread before the sequence is held, and at how few of them it goes on.
+MAX_UNREAD_EVENTS = 16
+RESUME_AT_EVENTS = 8
 STOPPED_MESSAGE = "The engine is not running."
 
 
@@ -35,6 +39,7 @@ class EngineHandle:
         "_events",
         "_has_ended",
         "_is_cancelled",
+        "_is_full",
         "_is_released",
         "_on_released",
         "_ticket",
@@ -56,6 +61,7 @@ class EngineHandle:
         self._ticket: Ticket | None = None
         self._has_ended = False
         self._is_cancelled = False
+        self._is_full = False
         self._is_released = False
         self._on_released: Callable[[], None] | None = None
 
@@ -71,7 +77,11 @@ class EngineHandle:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self._events.popleft()
+        event = self._events.popleft()
+        if self._is_full and len(self._events) <= RESUME_AT_EVENTS:
+            self._is_full = False
+            self.resume(HoldReason.READER)
+        return event
 
     def cancel(self) -> None:
         """Leave the queue, or free the lane within one step. Nothing after the ending."""
@@ -129,6 +139,9 @@ class EngineHandle:
                 self._ticket.note_failed()
         self._has_ended = is_ending
         self._events.append(event)
+        if len(self._events) >= MAX_UNREAD_EVENTS and not self._is_full:
+            self._is_full = True
+            self.hold(HoldReason.READER)
         self._wake()
 
     def _wake(self) -> None:
