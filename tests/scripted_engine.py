@@ -30,7 +30,11 @@ class ByteTokenizer:
     num_tokens = 259
     pieces: Sequence[bytes] = tuple([bytes([i]) for i in range(256)] + [b"", b"", b""])
 
+    def __init__(self) -> None:
+        self.num_calls = 0
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        self.num_calls += 1
         ids: list[int] = []
         rest = text
         while rest:

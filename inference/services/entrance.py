@@ -29,6 +29,21 @@ class Entrance:
         self._clock = clock
         self._admission_limit_s = admission_limit_s
 
+    def refuse_early(
+        self, model: ServedModel, caller: Caller, lifecycle: RequestLifecycle, *, num_prompt_bytes: int
+    ) -> None:
+        """Raise ServerOverloaded where there is no room, before the prompt costs anything. Whoever may
+        have to wait for its session first is asked later: until then there may be room."""
+        if caller.session is None:
+            model.backend.refuse_early(
+                request_id=lifecycle.identity.request_id,
+                num_prompt_bytes=num_prompt_bytes,
+                deadline_ts=self._deadline_ts(self._clock.monotonic()),
+            )
+
+    def _deadline_ts(self, now_ts: float) -> float | None:
+        return now_ts + self._admission_limit_s if self._admission_limit_s else None
+
     async def enter(
         self,
         generation: GenerationRequest,
@@ -41,7 +56,7 @@ class Entrance:
         time) and whatever else the backend refuses with."""
         limit_s = self._admission_limit_s or None
         arrived_ts = self._clock.monotonic()
-        deadline_ts = None if limit_s is None else arrived_ts + limit_s
+        deadline_ts = self._deadline_ts(arrived_ts)
         try:
             async with asyncio.timeout(limit_s) as deadline:
                 handle = await self._submit(generation, model, caller, deadline_ts)

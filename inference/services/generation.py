@@ -30,6 +30,9 @@ from inference.streaming.lifecycle import RequestLifecycle
 
 T = TypeVar("T")
 
+# What a chat template may write around one message, for an estimate that leans to the large side.
+TEMPLATE_BYTES = 256
+
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
@@ -56,6 +59,8 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
+        num_bytes = sum(_num_bytes(message.content) + TEMPLATE_BYTES for message in request.messages)
+        self._entrance.refuse_early(model, caller, lifecycle, num_prompt_bytes=num_bytes)
         prompt = await self._in_pool(lambda: model.prompts.chat(request.messages))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
@@ -67,6 +72,8 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
+        num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        self._entrance.refuse_early(model, caller, lifecycle, num_prompt_bytes=num_bytes)
         prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
@@ -116,6 +123,11 @@ class GenerationService:
 
     async def _in_pool(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+
+
+def _num_bytes(text: str) -> int:
+    """Its length in UTF-8; ASCII, which Python knows at once, is not encoded for it."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:

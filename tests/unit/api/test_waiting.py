@@ -8,6 +8,7 @@ import pytest
 
 from accounts.contracts import KeyLookup, KeyPriority, KeyState
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
+from inference.domain.errors import ServerOverloaded
 from inference.domain.events import FinishReason
 from inference.domain.outcomes import Outcome
 from inference.domain.priority import PriorityClass
@@ -239,6 +240,20 @@ async def test_a_body_can_only_lower_the_limit():
     for wrong in (0, -1, "5", True, 1e300):
         answer = await ask(site, chat(timeout_s=wrong)).answer()
         assert (answer.status, answer.json()["error"]["param"]) == (400, "timeout_s")
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_without_room_nobody_tokenizes_unless_a_session_comes_first(named):
+    site = await make_site()
+    site.engine.refusal = ServerOverloaded("full", reason=RejectionReason.QUEUE_FULL, retry_after_s=7)
+    num_calls = site.engine.tokenizer.num_calls
+
+    answer = await ask(site, chat(stream=True), **(SESSION if named else {})).answer()
+
+    assert (answer.status, answer.headers["retry-after"]) == (429, "7")
+    assert (site.engine.tokenizer.num_calls > num_calls) == named
+    assert site.records[0].rejection_reason is RejectionReason.QUEUE_FULL
+    assert site.runtime.sessions.statistics() == SessionStatistics()
 
 
 # -- a drain --------------------------------------------------------------------------------------
