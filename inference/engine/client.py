@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
@@ -35,8 +36,10 @@ class EngineHandle:
     """One submitted request on the event loop: a GenerationHandle, and the sink of its events."""
 
     __slots__ = (
+        "_behind_s",
         "_client",
         "_events",
+        "_full_since_ts",
         "_has_ended",
         "_is_cancelled",
         "_is_full",
@@ -62,6 +65,8 @@ class EngineHandle:
         self._has_ended = False
         self._is_cancelled = False
         self._is_full = False
+        self._full_since_ts = 0.0
+        self._behind_s = 0.0
         self._is_released = False
         self._on_released: Callable[[], None] | None = None
 
@@ -80,6 +85,7 @@ class EngineHandle:
         event = self._events.popleft()
         if self._is_full and len(self._events) <= RESUME_AT_EVENTS:
             self._is_full = False
+            self._behind_s += self._client.now_ts - self._full_since_ts
             self.resume(HoldReason.READER)
         return event
 
@@ -96,8 +102,10 @@ class EngineHandle:
             self._client._cancel(self.submission)
 
     def note_completed(self, timings: Timings) -> None:
+        """Tell admission what the answer took; not the time in which it stood still for its reader."""
         if self._ticket is not None:
-            self._ticket.note_completed(timings)
+            predicted_s = max(0.0, timings.predicted_s - self._behind_s)
+            self._ticket.note_completed(replace(timings, predicted_s=predicted_s))
 
     def when_released(self, call: Callable[[], None]) -> None:
         """Have `call` called once the engine holds nothing of it; at once where that is so already."""
@@ -141,6 +149,7 @@ class EngineHandle:
         self._events.append(event)
         if len(self._events) >= MAX_UNREAD_EVENTS and not self._is_full:
             self._is_full = True
+            self._full_since_ts = self._client.now_ts
             self.hold(HoldReason.READER)
         self._wake()
 
@@ -187,6 +196,11 @@ class EngineClient:
     def statistics(self) -> EngineStatistics:
         return self._thread.statistics
 
+    @property
+    def now_ts(self) -> float:
+        """The engine's monotonic clock."""
+        return self._thread.clock.monotonic()
+
     async def start(self) -> None:
         """Start the engine thread and wait until it serves; raises what kept it from that."""
         await asyncio.to_thread(self._thread.start)
@@ -204,7 +218,7 @@ class EngineClient:
         if not self._thread.is_alive:
             is_early = self._thread.state in (EngineState.NEW, EngineState.LOADING)
             raise ServiceUnavailable(LOADING_MESSAGE if is_early else STOPPED_MESSAGE)
-        handle = EngineHandle(self, request, self._thread.clock.monotonic(), deadline_ts)
+        handle = EngineHandle(self, request, self.now_ts, deadline_ts)
         handle._queued(self._admission.submit(handle.submission))
         self._open.add(handle)
         self._thread.wake()
@@ -228,7 +242,7 @@ class EngineClient:
 
     def fail(self, waiting: Iterable[Submission], error: SkippyError) -> None:
         """Tell the owners of submissions that were taken out of the queue."""
-        now_ts = self._thread.clock.monotonic()
+        now_ts = self.now_ts
         for submission in waiting:
             if isinstance(submission.sink, EngineHandle):
                 submission.sink._push(Failed(error, now_ts))
@@ -281,7 +295,7 @@ class EngineClient:
         """The engine has ended and told everybody it knew of; whoever is still open was lost."""
         self._hand_over()
         for handle in list(self._open):
-            handle._push(Failed(error, self._thread.clock.monotonic()))
+            handle._push(Failed(error, self.now_ts))
 
     def __repr__(self) -> str:
         return f"<EngineClient {len(self._open)} open, {self._thread!r}>"

@@ -323,6 +323,10 @@ async def test_a_reader_that_does_not_read_holds_its_sequence_and_no_other(serve
     assert tokens_of(await asyncio.wait_for(_read(unread), PATIENCE_S)) == list(range(100, 600))
     await served.until_idle()
     assert served.client.statistics.num_held == 0
+    # Admission learns what the answer took, not how long its reader slept.
+    unread.note_completed(Timings(num_prompt_tokens=3, num_predicted_tokens=500, predicted_s=10.0))
+    (told,) = [note for note in served.admission.tickets[0].notes if isinstance(note, Timings)]
+    assert 5.0 < told.predicted_s < 9.98
 
 
 async def test_a_reader_that_keeps_up_is_never_held(served: Served) -> None:

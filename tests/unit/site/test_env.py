@@ -54,6 +54,16 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
         ("DATABASE_URL", "mysql://a@b/c"),
         ("REDIS_URL", "http://a"),
         ("SKIPPY_LOG_LEVEL", "loud"),
+        ("SKIPPY_ADMISSION_TIMEOUT_S", "-1"),
+        ("SKIPPY_REQUEST_TIMEOUT_S", "never"),
+        ("SKIPPY_STALL_TIMEOUT_S", "0"),
+        ("SKIPPY_STALL_TIMEOUT_S", "61"),
+        ("SKIPPY_KEEP_ALIVE_S", "inf"),
+        ("SKIPPY_EARLY_HEADERS_S", "-0.1"),
+        ("SKIPPY_SESSION_HEADER", "x session"),
+        ("SKIPPY_SESSION_HEADER", "x-session:"),
+        ("SKIPPY_SESSION_HEADER", "Sitzungsübersicht"),
+        ("SKIPPY_SESSION_HEADER", "Authorization"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_variable(name, value):
