@@ -169,11 +169,7 @@ class Runtime:
         self._generation = GenerationService(
             catalog=self.catalog,
             prompt_pool=self._prompt_pool,
-            entrance=Entrance(
-                sessions=self.sessions,
-                clock=clock,
-                admission_limit_s=settings.time_limits.admission_s,
-            ),
+            entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             has_shared_prefixes=settings.has_shared_prefixes,
         )
         self._loading: asyncio.Task[None] | None = None

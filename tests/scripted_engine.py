@@ -54,8 +54,9 @@ class ByteTokenizer:
 class ScriptedHandle:
     """A handle that a test feeds."""
 
-    def __init__(self, request: GenerationRequest) -> None:
+    def __init__(self, request: GenerationRequest, deadline_ts: float | None) -> None:
         self.request = request
+        self.deadline_ts = deadline_ts
         self.is_cancelled = False
         self.completed: list[Timings] = []
         self.holds: set[HoldReason] = set()
@@ -144,7 +145,7 @@ class ScriptedEngine:
     def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> ScriptedHandle:
         if self.refusal is not None:
             raise self.refusal
-        handle = ScriptedHandle(request)
+        handle = ScriptedHandle(request, deadline_ts)
         self.handles.append(handle)
         self.play(handle)
         return handle

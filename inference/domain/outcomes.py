@@ -16,7 +16,8 @@ class Outcome(Enum):
 
     COMPLETED = "completed"
     CANCELLED = "cancelled"
-    """Ended from our side: the server stopped, or an operator wished it."""
+    """Ended from our side, and not by the engine: an operator wished it, or the server could not wait
+    any longer with its stop."""
     CLIENT_DISCONNECT = "client_disconnect"
     """The client went away, or stopped reading; `error_code` says which."""
     REJECTED = "rejected"

@@ -13,6 +13,8 @@ import asyncio
 from inference.domain.backend import GenerationHandle
 from inference.domain.clock import Clock
 from inference.domain.requests import GenerationRequest
+from inference.domain.time_limits import TimeLimits
+from inference.openai.protocol import OutputRequest
 from inference.parsing.text_stream import TextStream
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -22,15 +24,21 @@ from inference.streaming.sessions import SessionRegistry
 
 
 class Entrance:
-    """`admission_limit_s` is the time for both waits together; 0 waits until cancelled."""
+    """`limits.admission_s` is the time for both waits together; 0 waits until cancelled."""
 
-    def __init__(self, *, sessions: SessionRegistry, clock: Clock, admission_limit_s: float) -> None:
+    def __init__(self, *, sessions: SessionRegistry, clock: Clock, limits: TimeLimits) -> None:
         self._sessions = sessions
         self._clock = clock
-        self._admission_limit_s = admission_limit_s
+        self._limits = limits
 
     def refuse_early(
-        self, model: ServedModel, caller: Caller, lifecycle: RequestLifecycle, *, num_prompt_bytes: int
+        self,
+        model: ServedModel,
+        request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+        *,
+        num_prompt_bytes: int,
     ) -> None:
         """Raise ServerOverloaded where there is no room, before the prompt costs anything. Whoever may
         have to wait for its session first is asked later: until then there may be room."""
@@ -38,32 +46,37 @@ class Entrance:
             model.backend.refuse_early(
                 request_id=lifecycle.identity.request_id,
                 num_prompt_bytes=num_prompt_bytes,
-                deadline_ts=self._deadline_ts(self._clock.monotonic()),
+                deadline_ts=self._deadline_ts(request),
             )
 
-    def _deadline_ts(self, now_ts: float) -> float | None:
-        return now_ts + self._admission_limit_s if self._admission_limit_s else None
+    def _deadline_ts(self, request: OutputRequest) -> float | None:
+        """When a lane comes too late: at the end of its wait, or of the whole request."""
+        limits_s = [self._limits.admission_s or None, self._limits.of_request(request.timeout_s)]
+        limit_s = min([limit for limit in limits_s if limit is not None], default=None)
+        return None if limit_s is None else self._clock.monotonic() + limit_s
 
     async def enter(
         self,
         generation: GenerationRequest,
         model: ServedModel,
-        stop: tuple[str, ...],
+        request: OutputRequest,
         caller: Caller,
         lifecycle: RequestLifecycle,
     ) -> GenerationStream:
         """The request's stream, once it has its lane. Raises ServerOverloaded (no room, or no lane in
         time) and whatever else the backend refuses with."""
-        limit_s = self._admission_limit_s or None
+        limit_s = self._limits.admission_s or None
         arrived_ts = self._clock.monotonic()
-        deadline_ts = self._deadline_ts(arrived_ts)
+        deadline_ts = self._deadline_ts(request)
         try:
             async with asyncio.timeout(limit_s) as deadline:
                 handle = await self._submit(generation, model, caller, deadline_ts)
                 stream = GenerationStream(
                     handle,
                     text=TextStream(
-                        model.tokenizer.pieces, stop, tracks_tokens=generation.num_top_logprobs is not None
+                        model.tokenizer.pieces,
+                        request.stop,
+                        tracks_tokens=request.num_top_logprobs is not None,
                     ),
                     tokenizer=model.tokenizer,
                     num_prompt_tokens=len(generation.prompt_token_ids),

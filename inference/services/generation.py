@@ -60,12 +60,12 @@ class GenerationService:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
         num_bytes = sum(_num_bytes(message.content) + TEMPLATE_BYTES for message in request.messages)
-        self._entrance.refuse_early(model, caller, lifecycle, num_prompt_bytes=num_bytes)
+        self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         prompt = await self._in_pool(lambda: model.prompts.chat(request.messages))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
-        return await self._entrance.enter(generation, model, request.stop, caller, lifecycle)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -73,12 +73,12 @@ class GenerationService:
         """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
         num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
-        self._entrance.refuse_early(model, caller, lifecycle, num_prompt_bytes=num_bytes)
+        self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
-        return await self._entrance.enter(generation, model, request.stop, caller, lifecycle)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle)
 
     def _generation(
         self,

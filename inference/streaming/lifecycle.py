@@ -92,9 +92,11 @@ class RequestLifecycle:
         self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code="client_disconnect", finish_reason=None)
 
     def lose(self, outcome: ReceiverOutcome, *, frame_kind: FrameKind, stall_limit_s: float) -> None:
-        """The reader of an answer that had begun is gone, or does not read. An event too, also where
-        the answer itself was complete."""
-        self._recorder.record_event(LaneFreed(self.identity.request_id, outcome, frame_kind, stall_limit_s))
+        """The reader of an answer that had begun is gone, or does not read. An event too where it had
+        a lane, also if the answer itself was complete."""
+        if self._started_ts is not None:
+            event = LaneFreed(self.identity.request_id, outcome, frame_kind, stall_limit_s)
+            self._recorder.record_event(event)
         self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code=outcome.value, finish_reason=None)
 
     def cancel(self) -> None:

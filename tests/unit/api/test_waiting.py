@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -254,6 +255,26 @@ async def test_without_room_nobody_tokenizes_unless_a_session_comes_first(named)
     assert (site.engine.tokenizer.num_calls > num_calls) == named
     assert site.records[0].rejection_reason is RejectionReason.QUEUE_FULL
     assert site.runtime.sessions.statistics() == SessionStatistics()
+
+
+@pytest.mark.parametrize(
+    ("admission_s", "request_s", "wished_s", "expected_s"),
+    [(60, 600, None, 60), (60, 600, 5, 5), (60, 30, None, 30), (0, 600, None, 600), (0, 0, None, None)],
+)
+async def test_admission_predicts_against_whatever_limit_comes_first(
+    admission_s, request_s, wished_s, expected_s
+):
+    site = await make_site(time_limits=TimeLimits(admission_s=admission_s, request_s=request_s))
+    site.engine.play = speak
+
+    before = time.monotonic()
+    await ask(site, chat(timeout_s=wished_s)).answer()
+
+    deadline_ts = site.engine.handles[0].deadline_ts
+    if expected_s is None:
+        assert deadline_ts is None
+    else:
+        assert expected_s <= deadline_ts - before < expected_s + 1
 
 
 # -- a drain --------------------------------------------------------------------------------------

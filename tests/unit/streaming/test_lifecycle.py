@@ -113,6 +113,7 @@ def test_whoever_ends_it_first_decides_and_there_is_one_record(order):
 @pytest.mark.parametrize("kind", list(FrameKind))
 def test_a_lost_reader_is_told_apart_by_event_and_record(outcome, kind):
     lifecycle, records = begin(FakeClock())
+    lifecycle.note_started(1001.0)
 
     lifecycle.lose(outcome, frame_kind=kind, stall_limit_s=10.0)
 
@@ -122,6 +123,7 @@ def test_a_lost_reader_is_told_apart_by_event_and_record(outcome, kind):
 
 def test_a_reader_lost_in_the_last_frames_does_not_unmake_a_complete_answer():
     lifecycle, records = begin(FakeClock())
+    lifecycle.note_started(1001.0)
     lifecycle.complete(FinishReason.STOP)
 
     lifecycle.lose(ReceiverOutcome.STALLED, frame_kind=FrameKind.TERMINAL, stall_limit_s=10.0)
@@ -151,3 +153,12 @@ def test_the_session_is_in_the_record():
 
     assert (records[0].session, records[0].was_session_ignored) == (42, False)
     assert (others[0].session, others[0].was_session_ignored) == (None, True)
+
+
+def test_a_reader_that_leaves_while_it_waits_had_no_lane_to_be_freed():
+    lifecycle, records = begin(FakeClock())
+
+    lifecycle.lose(ReceiverOutcome.DROPPED, frame_kind=FrameKind.IN_FLIGHT, stall_limit_s=10.0)
+
+    assert records.events == []
+    assert records[0].error_code == "receiver_dropped"
