@@ -30,7 +30,7 @@ from accounts import services
 from accounts.contracts import KeyState
 from accounts.forms import ApiKeyAddForm, ApiKeyChangeForm, ApiKeyRotateForm
 from accounts.keys import MintedKey
-from accounts.models import ApiKey
+from accounts.models import ApiKey, UserPolicy
 from accounts.selectors import api_keys_for_listing
 
 _STATE_LABELS = {
@@ -39,6 +39,8 @@ _STATE_LABELS = {
     KeyState.REVOKED: "revoked",
     KeyState.USER_INACTIVE: "user inactive",
 }
+# What an administrator says of a key.
+_DECIDED = ["name", "expires_at", "priority", "has_session_trust"]
 # What a key's page tells and nobody edits.
 _TOLD = ["key", "state", "created_at", "revoked_at", "last_used_at", "rotated_from"]
 # Ids of forms whose key was made, kept in the session: the last few are enough for a reload.
@@ -95,8 +97,8 @@ class ApiKeyAdmin(admin.ModelAdmin):
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
         if obj is None:
-            return ["user", "name", "expires_at", "submission_id"]
-        return ["user", "name", "expires_at", *_TOLD]
+            return ["user", *_DECIDED, "submission_id"]
+        return ["user", *_DECIDED, *_TOLD]
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
         if obj is None:
@@ -154,10 +156,15 @@ class ApiKeyAdmin(admin.ModelAdmin):
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         if change:
             services.api_key_update(
-                key=ApiKey.objects.get(pk=obj.pk), name=obj.name, expires_at=obj.expires_at
+                key=ApiKey.objects.get(pk=obj.pk),
+                name=obj.name,
+                expires_at=obj.expires_at,
+                policy=obj.policy(),
             )
             return
-        row, minted = services.api_key_create(user=obj.user, name=obj.name, expires_at=obj.expires_at)
+        row, minted = services.api_key_create(
+            user=obj.user, name=obj.name, expires_at=obj.expires_at, policy=obj.policy()
+        )
         obj.pk = row.pk
         obj.refresh_from_db()
         # In memory, for as long as this request lasts: `response_add` shows it.
@@ -271,12 +278,23 @@ class ApiKeyAdmin(admin.ModelAdmin):
         return sent
 
 
+class UserPolicyInline(admin.StackedInline):
+    """Session trust and priority on the page of a user."""
+
+    model = UserPolicy
+    can_delete = False
+    verbose_name_plural = "policy"
+
+
 admin.site.unregister(get_user_model())
 
 
 @admin.register(get_user_model())
 class AccountAdmin(UserAdmin):
-    """Django's own page; a user who is switched off stops at once in this process, in 5 s elsewhere."""
+    """Django's own page and the user's policy; a user who is switched off stops at once in this
+    process, in 5 s elsewhere, and so does a policy."""
+
+    inlines: ClassVar = [UserPolicyInline]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

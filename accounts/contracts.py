@@ -26,14 +26,36 @@ class KeyState(StrEnum):
     USER_INACTIVE = "user_inactive"
 
 
+class KeyPriority(StrEnum):
+    """Whose requests go first where there is more work than lanes."""
+
+    INTERACTIVE = "interactive"
+    NORMAL = "normal"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What an administrator decided about a user, or about one key.
+
+    `has_session_trust`: the session named in the configured header is believed. `priority` None
+    leaves it to whoever decides next: the user for a key, the service (NORMAL) for a user.
+    """
+
+    has_session_trust: bool = False
+    priority: KeyPriority | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling: the user and the key that was shown."""
+    """Who is calling: the user and the key that was shown, and what the two may."""
 
     user_id: int
     username: str
     key_id: int
     key_name: str
+    has_session_trust: bool = False
+    priority: KeyPriority = KeyPriority.NORMAL
 
 
 @dataclass(frozen=True, slots=True)

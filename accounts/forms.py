@@ -17,11 +17,11 @@ def _new_submission_id() -> str:
 
 
 class ApiKeyChangeForm(forms.ModelForm):
-    """Name and end of a key that is there."""
+    """Name, end and policy of a key that is there."""
 
     class Meta:
         model = ApiKey
-        fields: ClassVar = ["name", "expires_at"]
+        fields: ClassVar = ["name", "expires_at", "priority", "has_session_trust"]
 
     def clean_expires_at(self) -> datetime | None:
         if "expires_at" not in self.changed_data:
@@ -39,7 +39,7 @@ class ApiKeyAddForm(ApiKeyChangeForm):
     submission_id = forms.CharField(widget=forms.HiddenInput, max_length=64, initial=_new_submission_id)
 
     class Meta(ApiKeyChangeForm.Meta):
-        fields: ClassVar = ["user", "name", "expires_at"]
+        fields: ClassVar = ["user", "name", "expires_at", "priority", "has_session_trust"]
 
     def clean_user(self) -> Any:
         user = self.cleaned_data["user"]

@@ -1,4 +1,5 @@
-"""Tables of accounts. Users are Django's own; this adds the keys by which programs sign in.
+"""Tables of accounts. Users are Django's own; this adds the keys by which programs sign in, and what an
+administrator decided about users and keys.
 
 Columns and constraints only: `services` writes, `selectors` reads.
 """
@@ -12,8 +13,45 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from accounts.contracts import KeyFacts, KeyState, Principal
+from accounts.contracts import KeyFacts, KeyPriority, KeyState, Policy, Principal
 from accounts.names import MAX_NAME_LENGTH, validate_key_name
+
+_PRIORITIES: list[tuple[str, str]] = [(priority.value, priority.value) for priority in KeyPriority]
+_KNOWN_PRIORITY = models.Q(priority__in=["", *[priority.value for priority in KeyPriority]])
+
+
+class UserPolicy(models.Model):
+    """What holds for all keys of one user. A user without a row has the defaults."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="policy", verbose_name="user"
+    )
+    has_session_trust = models.BooleanField(
+        "session trust",
+        default=False,
+        help_text="Sessions named in the configured header are believed, for all keys of this user.",
+    )
+    priority = models.CharField(
+        "priority",
+        max_length=16,
+        blank=True,
+        default="",
+        choices=_PRIORITIES,
+        help_text="Who goes first where there is more work than lanes. Empty: normal.",
+    )
+
+    class Meta:
+        verbose_name = "policy"
+        verbose_name_plural = "policies"
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=_KNOWN_PRIORITY, name="userpolicy_priority_is_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"policy of user {self.user_id}"
+
+    def policy(self) -> Policy:
+        return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)
 
 
 class ApiKey(models.Model):
@@ -43,6 +81,19 @@ class ApiKey(models.Model):
     last_used_at = models.DateTimeField(
         "last used", null=True, blank=True, editable=False, help_text="Up to a minute behind."
     )
+    has_session_trust = models.BooleanField(
+        "session trust",
+        default=False,
+        help_text="Sessions named in the configured header are believed, whatever the user has.",
+    )
+    priority = models.CharField(
+        "priority",
+        max_length=16,
+        blank=True,
+        default="",
+        choices=_PRIORITIES,
+        help_text="Who goes first where there is more work than lanes. Empty: the user's.",
+    )
     rotated_from = models.OneToOneField(
         "self",
         null=True,
@@ -69,6 +120,7 @@ class ApiKey(models.Model):
                 condition=models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=models.F("created_at")),
                 name="apikey_expires_after_creation",
             ),
+            models.CheckConstraint(condition=_KNOWN_PRIORITY, name="apikey_priority_is_known"),
         ]
 
     def __str__(self) -> str:
@@ -79,14 +131,22 @@ class ApiKey(models.Model):
         """The key as it may be shown: its visible prefix and its last four characters."""
         return f"{self.visible_prefix}…{self.last4}"
 
+    def policy(self) -> Policy:
+        """What was decided about this key alone."""
+        return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)
+
     def facts(self) -> KeyFacts:
-        """This row as accounts' contracts see it; reads the user, so select it along."""
+        """This row as accounts' contracts see it; reads the user and its policy, so select them along."""
+        row: UserPolicy | None = getattr(self.user, "policy", None)
+        of_user, of_key = Policy() if row is None else row.policy(), self.policy()
         return KeyFacts(
             principal=Principal(
                 user_id=self.user_id,
                 username=self.user.get_username(),
                 key_id=self.pk,
                 key_name=self.name,
+                has_session_trust=of_key.has_session_trust or of_user.has_session_trust,
+                priority=of_key.priority or of_user.priority or KeyPriority.NORMAL,
             ),
             is_revoked=self.revoked_at is not None,
             expires_at=self.expires_at,

@@ -27,7 +27,18 @@ logger = logging.getLogger(__name__)
 MIN_REFERENCE_LENGTH = len(keys.PREFIX) + 4
 WARN_EVERY_S = 10.0
 # What a look-up reads: no password hash of the user travels with each key.
-_FACTS = ("name", "expires_at", "revoked_at", "user", "user__username", "user__is_active")
+_FACTS = (
+    "name",
+    "expires_at",
+    "revoked_at",
+    "has_session_trust",
+    "priority",
+    "user",
+    "user__username",
+    "user__is_active",
+    "user__policy__has_session_trust",
+    "user__policy__priority",
+)
 
 
 class KeyNotFound(LookupError):
@@ -63,7 +74,7 @@ def api_key_facts_read(digest: str) -> KeyFacts | None:
     """
     close_old_connections()
     try:
-        return ApiKey.objects.select_related("user").only(*_FACTS).get(digest=digest).facts()
+        return ApiKey.objects.select_related("user__policy").only(*_FACTS).get(digest=digest).facts()
     except ObjectDoesNotExist:
         return None
     except DatabaseFailure as error:
@@ -92,7 +103,7 @@ async def api_key_lookup(*, plaintext: str, cache: KeyCache = api_key_cache) -> 
 
 def api_keys_for_listing(*, username: str | None = None) -> QuerySet[ApiKey]:
     """All keys, newest first, with their users and without their digests; those of one user if named."""
-    rows = ApiKey.objects.select_related("user").defer("digest")
+    rows = ApiKey.objects.select_related("user__policy").defer("digest")
     return rows if username is None else rows.filter(user__username=username)
 
 
@@ -103,7 +114,7 @@ def api_key_find(*, reference: str) -> ApiKey:
     (also when the others are revoked: a person who is not sure should say which). Messages never
     repeat the reference, since it may be a key.
     """
-    rows = ApiKey.objects.select_related("user").defer("digest")
+    rows = ApiKey.objects.select_related("user__policy").defer("digest")
     if reference.isascii() and reference.isdigit():
         found = list(rows.filter(pk=int(reference))) if len(reference) < 19 else []
     elif keys.is_well_formed(reference):

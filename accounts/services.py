@@ -19,14 +19,15 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from accounts import keys
-from accounts.contracts import KeyState
+from accounts.contracts import KeyState, Policy
 from accounts.keys import MintedKey
-from accounts.models import ApiKey
+from accounts.models import ApiKey, UserPolicy
 from accounts.selectors import api_key_cache
 
 MAX_ROTATION_GRACE = timedelta(days=30)
 FIRST_ADMINISTRATOR = "admin"
 FIRST_KEY_NAME = "default"
+NO_POLICY = Policy()
 _NOT_ROTATED_BECAUSE = {
     KeyState.REVOKED: "is revoked",
     KeyState.EXPIRED: "has expired",
@@ -61,21 +62,25 @@ def user_ensure(*, username: str) -> AbstractUser:
 
 
 def api_key_create(
-    *, user: AbstractUser, name: str, expires_at: datetime | None = None
+    *, user: AbstractUser, name: str, expires_at: datetime | None = None, policy: Policy = NO_POLICY
 ) -> tuple[ApiKey, MintedKey]:
     """A new key of `user`. `expires_at` is aware and in the future, or None for a key without an end."""
     if not user.is_active:
         raise ValidationError({"user": "This user is inactive: a key would open nothing."})
-    return _api_key_add(user=user, name=name, expires_at=expires_at, rotated_from=None)
+    return _api_key_add(user=user, name=name, expires_at=expires_at, policy=policy, rotated_from=None)
 
 
-def api_key_update(*, key: ApiKey, name: str, expires_at: datetime | None) -> ApiKey:
-    """Rename a key or move its end; a new end lies in the future, also for an expired key."""
+def api_key_update(
+    *, key: ApiKey, name: str, expires_at: datetime | None, policy: Policy | None = None
+) -> ApiKey:
+    """Rename a key, move its end, or decide about it (None leaves that as it is); a new end lies in
+    the future, also for an expired key."""
     _validate_expiry(expires_at, now=timezone.now(), unless=key.expires_at)
     key.name = name
     key.expires_at = expires_at
     key.clean_fields(exclude=["user", "digest"])
-    key.save(update_fields=["name", "expires_at"])
+    _decide(key, key.policy() if policy is None else policy)
+    key.save(update_fields=["name", "expires_at", "has_session_trust", "priority"])
     _forget_at_commit(key)
     return key
 
@@ -98,7 +103,7 @@ def api_key_delete(*, key: ApiKey) -> None:
 
 @transaction.atomic
 def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[ApiKey, MintedKey]:
-    """Replace a live key by a new one of the same user, name and end.
+    """Replace a live key by a new one of the same user, name, end and policy.
 
     The old one is revoked at once, or expires after `grace` (at most 30 days) for clients that
     need time to change over; `grace` never moves an earlier end. A key is replaced once, so that
@@ -113,7 +118,13 @@ def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[Api
         raise ValidationError(f"This key {_NOT_ROTATED_BECAUSE[state]} and cannot be replaced.")
     if ApiKey.objects.filter(rotated_from=old).exists():
         raise ValidationError("This key was replaced already: rotate the newer one.")
-    new, minted = _api_key_add(user=old.user, name=old.name, expires_at=old.expires_at, rotated_from=old)
+    new, minted = _api_key_add(
+        user=old.user,
+        name=old.name,
+        expires_at=old.expires_at,
+        policy=old.policy(),
+        rotated_from=old,
+    )
     if grace:
         old.expires_at = min(now + grace, old.expires_at or now + grace)
     else:
@@ -122,6 +133,16 @@ def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[Api
     key.expires_at, key.revoked_at = old.expires_at, old.revoked_at
     _forget_at_commit(old)
     return new, minted
+
+
+def user_policy_set(*, user: AbstractUser, policy: Policy) -> UserPolicy:
+    """Decide about a user, for all of its keys that nothing else was decided about."""
+    row, _ = UserPolicy.objects.update_or_create(
+        user=user,
+        defaults={"has_session_trust": policy.has_session_trust, "priority": policy.priority or ""},
+    )
+    transaction.on_commit(users_forget)
+    return row
 
 
 def users_forget() -> None:
@@ -151,7 +172,12 @@ def administrator_create_first(*, username: str = FIRST_ADMINISTRATOR) -> FirstA
 
 
 def _api_key_add(
-    *, user: AbstractUser, name: str, expires_at: datetime | None, rotated_from: ApiKey | None
+    *,
+    user: AbstractUser,
+    name: str,
+    expires_at: datetime | None,
+    policy: Policy,
+    rotated_from: ApiKey | None,
 ) -> tuple[ApiKey, MintedKey]:
     now = timezone.now()
     _validate_expiry(expires_at, now=now)
@@ -166,10 +192,16 @@ def _api_key_add(
         expires_at=expires_at,
         rotated_from=rotated_from,
     )
+    _decide(row, policy)
     row.clean_fields(exclude=["user"])
     row.save(force_insert=True)
     # The digest may be remembered as unknown only if somebody guessed 256 bits: nothing to forget.
     return row, minted
+
+
+def _decide(key: ApiKey, policy: Policy) -> None:
+    key.has_session_trust = policy.has_session_trust
+    key.priority = policy.priority or ""
 
 
 def _validate_expiry(expires_at: datetime | None, *, now: datetime, unless: datetime | None = None) -> None:

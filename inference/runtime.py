@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
@@ -24,6 +24,8 @@ from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
+from inference.domain.rejection_reason import RejectionReason
+from inference.domain.time_limits import TimeLimits
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
@@ -32,9 +34,11 @@ from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.prompting.prompt import PromptBuilder
+from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
+from inference.streaming.sessions import SessionRegistry, SessionStatistics
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +75,10 @@ class RuntimeSettings:
     max_waiting: int
     strict_fields: bool = False
     has_shared_prefixes: bool = False
-    stall_timeout_s: float = 120.0
+    watchdog_s: float = 120.0
+    session_header: str = ""
+    """The one header that names a trusted session, in lower case; empty: none does."""
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ class RuntimeStatistics:
 
     engine: EngineStatistics
     admission: AdmissionStatistics
+    sessions: SessionStatistics
 
 
 class EngineLoader(Protocol):
@@ -165,14 +173,15 @@ class Runtime:
         self._clock = clock
         self._database_probe = database_probe
         self._broker_probe = broker_probe
+        self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
         self._generation = GenerationService(
             catalog=self.catalog,
             prompt_pool=self._prompt_pool,
-            clock=clock,
+            entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             has_shared_prefixes=settings.has_shared_prefixes,
         )
-        self._watchdog = Watchdog(settings.stall_timeout_s)
+        self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
         self._loading: asyncio.Task[None] | None = None
 
@@ -216,15 +225,20 @@ class Runtime:
 
     def _make_admission(self, num_cells: int) -> AdmissionController:
         self.admission = AdmissionController(
-            num_lanes=self.settings.num_lanes, max_waiting=self.settings.max_waiting, num_cells=num_cells
+            num_lanes=self.settings.num_lanes,
+            max_waiting=self.settings.max_waiting,
+            num_cells=num_cells,
+            record=self._recorder.record_event,
         )
         return self.admission
 
     def begin_drain(self) -> None:
         """No newcomers from now on; what waits is answered at once, what runs goes on."""
         self.state = RuntimeState.DRAINING
+        error = ServiceUnavailable("The service is shutting down.", reason=RejectionReason.DRAINING)
+        self.sessions.close(error)
         if self.engine is not None:
-            self.engine.refuse(ServiceUnavailable("The service is shutting down."))
+            self.engine.refuse(error)
 
     def begin_stop(self) -> None:
         """The grace time is over: whoever still generates gets an error in-band, at once."""
@@ -245,11 +259,15 @@ class Runtime:
     @property
     def generation(self) -> GenerationService:
         """The service; raises ServiceUnavailable while nothing can be generated."""
+        self.check_ready()
+        return self._generation
+
+    def check_ready(self) -> None:
+        """Raises ServiceUnavailable while nothing can be generated."""
         if self.state is not RuntimeState.READY:
             raise ServiceUnavailable(f"The service cannot generate now: {self.state.value}.")
         if self.engine is None or not self.engine.is_alive:
             raise ServiceUnavailable("The service cannot generate now: its engine has stopped.")
-        return self._generation
 
     async def parse(self, parse: BodyParser[T], body: bytes) -> T:
         """A validated request. Large bodies are read on the pool: the loop has others to serve."""
@@ -288,7 +306,9 @@ class Runtime:
         """None while nothing is loaded."""
         if self.engine is None or self.admission is None:
             return None
-        return RuntimeStatistics(self.engine.statistics(), self.admission.statistics())
+        return RuntimeStatistics(
+            self.engine.statistics(), self.admission.statistics(), self.sessions.statistics()
+        )
 
     async def readiness(self) -> Readiness:
         """Ready needs a live engine and the database; without the broker it is only degraded."""

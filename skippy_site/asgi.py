@@ -24,6 +24,7 @@ from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import SystemClock  # noqa: E402
+from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.routing import api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
@@ -52,7 +53,15 @@ def make_runtime(environment: Environment) -> Runtime:
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
-            stall_timeout_s=environment.stall_timeout_s,
+            watchdog_s=environment.watchdog_s,
+            session_header=environment.session_header.lower(),
+            time_limits=TimeLimits(
+                request_s=environment.request_timeout_s,
+                admission_s=environment.admission_timeout_s,
+                send_s=environment.stall_timeout_s,
+                early_headers_s=environment.early_headers_s,
+                keep_alive_s=environment.keep_alive_s,
+            ),
         ),
         loader=LocalEngineLoader(
             model_path,

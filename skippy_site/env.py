@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import sys
 import typing
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
 
 Positive = Annotated[int, Meta(ge=1)]
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
@@ -133,13 +135,39 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     drain_grace_s: Annotated[
         Seconds, Meta(description="time that running answers get to end after SIGTERM")
     ] = 20.0
-    stall_timeout_s: Annotated[
+    watchdog_s: Annotated[
         Seconds,
         Meta(
             description="an engine with work whose steps do not end for so long is given up, and the server "
             "starts again; 0: never"
         ),
     ] = 120.0
+    admission_timeout_s: Annotated[
+        Seconds,
+        Meta(description="time to wait for a lane, busy sessions included; 429 then; 0: until cancelled"),
+    ] = 60.0
+    request_timeout_s: Annotated[
+        Seconds,
+        Meta(description="time for a whole request; 504 then; `timeout_s` in a body lowers it; 0: none"),
+    ] = 600.0
+    stall_timeout_s: Annotated[
+        float,
+        Meta(gt=0, le=60, description="time that a client may leave one message of its answer unread"),
+    ] = 10.0
+    early_headers_s: Annotated[
+        Seconds,
+        Meta(description="a stream that waits longer gets its headers before it is admitted; 0: never"),
+    ] = 15.0
+    keep_alive_s: Annotated[
+        Seconds, Meta(description="silence of a stream after which a comment keeps it alive; 0: never")
+    ] = 15.0
+    session_header: Annotated[
+        str,
+        Meta(
+            max_length=100,
+            description="the one header in which callers with session trust name their session; empty: none",
+        ),
+    ] = ""
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
@@ -158,6 +186,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 ipaddress.ip_network(network, strict=False)
             except ValueError:
                 raise ValueError(f"SKIPPY_TRUSTED_PROXIES: {network!r} is not a network") from None
+        if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
+            raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
+        if self.session_header.lower() in ("authorization", "cookie"):
+            raise ValueError("SKIPPY_SESSION_HEADER: this header holds secrets")
         if self.database_url and urlsplit(self.database_url).scheme not in ("postgres", "postgresql"):
             raise ValueError("DATABASE_URL: not a postgresql:// URL")
         for name, url in (("REDIS_URL", self.redis_url),):

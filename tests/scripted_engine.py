@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
 from inference.domain.backend import HoldReason
-from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.model import ModelDescription
+from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
+from inference.domain.timings import Timings
 from inference.engine.lanes import LaneStatistics
 from inference.engine.stats import EngineStatistics
 
@@ -30,7 +32,11 @@ class ByteTokenizer:
     num_tokens = 259
     pieces: Sequence[bytes] = tuple([bytes([i]) for i in range(256)] + [b"", b"", b""])
 
+    def __init__(self) -> None:
+        self.num_calls = 0
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        self.num_calls += 1
         ids: list[int] = []
         rest = text
         while rest:
@@ -50,11 +56,16 @@ class ByteTokenizer:
 class ScriptedHandle:
     """A handle that a test feeds."""
 
-    def __init__(self, request: GenerationRequest) -> None:
+    def __init__(self, request: GenerationRequest, deadline_ts: float | None) -> None:
         self.request = request
+        self.deadline_ts = deadline_ts
         self.is_cancelled = False
+        self.completed: list[Timings] = []
         self.holds: set[HoldReason] = set()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._on_released: list[Callable[[], None]] = []
+        self._is_released = False
+        self.release_on_cancel = True
 
     def start(self) -> ScriptedHandle:
         self._events.put_nowait(Started(at_ts=1001.0))
@@ -73,10 +84,12 @@ class ScriptedHandle:
 
     def finish(self, reason: FinishReason = FinishReason.STOP) -> ScriptedHandle:
         self._events.put_nowait(Finished(reason, at_ts=1003.0))
+        self.release()
         return self
 
     def fail(self, error: SkippyError) -> ScriptedHandle:
         self._events.put_nowait(Failed(error, at_ts=1003.0))
+        self.release()
         return self
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -85,6 +98,23 @@ class ScriptedHandle:
 
     def cancel(self) -> None:
         self.is_cancelled = True
+        if self.release_on_cancel:
+            self.release()
+
+    def when_released(self, call: Callable[[], None]) -> None:
+        if self._is_released:
+            call()
+        else:
+            self._on_released.append(call)
+
+    def release(self) -> None:
+        """The engine has let go of it."""
+        self._is_released = True
+        while self._on_released:
+            self._on_released.pop()()
+
+    def note_completed(self, timings: Timings) -> None:
+        self.completed.append(timings)
 
     def hold(self, reason: HoldReason) -> None:
         self.holds.add(reason)
@@ -114,13 +144,22 @@ class ScriptedEngine:
         self.handles: list[ScriptedHandle] = []
         self.refusal: SkippyError | None = None
 
-    def submit(self, request: GenerationRequest) -> ScriptedHandle:
+    def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> ScriptedHandle:
         if self.refusal is not None:
             raise self.refusal
-        handle = ScriptedHandle(request)
+        handle = ScriptedHandle(request, deadline_ts)
         self.handles.append(handle)
         self.play(handle)
         return handle
+
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        return ServerOverloaded(f"no lane within {allowed_s} s", reason=RejectionReason.ADMISSION_TIMEOUT)
 
     def refuse(self, error: SkippyError) -> None:
         self.refusal = error

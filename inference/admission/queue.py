@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from inference.domain.admission import Submission
 from inference.domain.errors import ServerOverloaded
+from inference.domain.rejection_reason import RejectionReason
 
 MIN_QUEUE, MAX_QUEUE, QUEUE_PER_LANE = 16, 256, 8
 
@@ -38,11 +39,15 @@ class AdmissionQueue:
     def push(self, submission: Submission, *, num_free_lanes: int) -> None:
         """Append, or raise ServerOverloaded. Lanes that are free but not yet handed out by the
         engine's next step count as room, so that a burst into an idle service is not refused."""
+        self.check_room(num_free_lanes=num_free_lanes)
+        self._waiting[submission] = None
+
+    def check_room(self, *, num_free_lanes: int) -> None:
         if len(self._waiting) >= self._max_waiting + num_free_lanes:
             raise ServerOverloaded(
-                f"The queue is full: {len(self._waiting)} requests are waiting. Please retry later."
+                f"The queue is full: {len(self._waiting)} requests are waiting. Please retry later.",
+                reason=RejectionReason.QUEUE_FULL,
             )
-        self._waiting[submission] = None
 
     def first(self) -> Submission | None:
         return next(iter(self._waiting), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference.domain.errors import ContextLengthExceeded
+from inference.domain.rejection_reason import RejectionReason
 
 DECODE_HEADROOM_TOKENS = 512
 
@@ -59,7 +60,8 @@ class TokenBudget:
         needed = self.needed_tokens(prompt_tokens=prompt_tokens, max_tokens=max_tokens)
         if needed > self._capacity:
             raise ContextLengthExceeded(
-                f"This request needs {needed} tokens of context, but only {self._capacity} exist."
+                f"This request needs {needed} tokens of context, but only {self._capacity} exist.",
+                reason=RejectionReason.NEVER_FITS,
             )
 
     def try_reserve(self, *, prompt_tokens: int, max_tokens: int) -> Reservation | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from inference.api.generating import Answer, GeneratingConsumer
+from inference.api.generating import GeneratingConsumer, Question
 from inference.api.http import HttpRequest
+from inference.openai.protocol import ChatRequest
 from inference.openai.validation import parse_chat_request
+from inference.services.caller import Caller
+from inference.services.generation_stream import GenerationStream
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -13,8 +16,14 @@ class ChatCompletionsConsumer(GeneratingConsumer):
 
     endpoint = "chat.completions"
 
-    async def start(self, request: HttpRequest, lifecycle: RequestLifecycle) -> Answer:
-        chat = await self._runtime.parse(parse_chat_request, request.body)
-        stream = await self._runtime.generation.start_chat(chat, lifecycle)
-        rendering = self._runtime.chat_rendering(chat)
-        return Answer(stream, rendering, chat, first_chunk=rendering.role_chunk())
+    async def read(self, request: HttpRequest) -> ChatRequest:
+        return await self._runtime.parse(parse_chat_request, request.body)
+
+    def question(self, request: ChatRequest) -> Question:
+        rendering = self._runtime.chat_rendering(request)
+        return Question(request, rendering, first_chunk=rendering.role_chunk())
+
+    async def start(
+        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
+        return await self._runtime.generation.start_chat(request, caller, lifecycle)

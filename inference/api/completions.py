@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from inference.api.generating import Answer, GeneratingConsumer
+from inference.api.generating import GeneratingConsumer, Question
 from inference.api.http import HttpRequest
+from inference.openai.protocol import CompletionRequest
 from inference.openai.validation import parse_completion_request
+from inference.services.caller import Caller
+from inference.services.generation_stream import GenerationStream
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -13,7 +16,13 @@ class CompletionsConsumer(GeneratingConsumer):
 
     endpoint = "completions"
 
-    async def start(self, request: HttpRequest, lifecycle: RequestLifecycle) -> Answer:
-        completion = await self._runtime.parse(parse_completion_request, request.body)
-        stream = await self._runtime.generation.start_completion(completion, lifecycle)
-        return Answer(stream, self._runtime.completion_rendering(completion), completion)
+    async def read(self, request: HttpRequest) -> CompletionRequest:
+        return await self._runtime.parse(parse_completion_request, request.body)
+
+    def question(self, request: CompletionRequest) -> Question:
+        return Question(request, self._runtime.completion_rendering(request))
+
+    async def start(
+        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
+        return await self._runtime.generation.start_completion(request, caller, lifecycle)

@@ -43,7 +43,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self._task: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[None]
         self._request: HttpRequest | None = None
-        self._principal: Principal | None = None
+        self.principal: Principal | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
@@ -64,6 +64,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         if message["type"] == "http.request":
             await self.http_request(message)
         elif message["type"] == "http.disconnect":
+            self.client_left()
             await self._cancel_answer()
             raise StopConsumer
 
@@ -73,16 +74,23 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         try:
             if self._request is None:
                 await self._admit()
+                self.authenticated()
             self._gather(message.get("body", b""))
         except SkippyError as error:
-            self._start(self._refuse(error))
+            self._start(self.refuse(error))
             return
         except Exception:
             _log.exception("request %s failed before its body was read", self.respond.request_id)
-            self._start(self._refuse(InternalError("The server had an internal error.")))
+            self._start(self.refuse(InternalError("The server had an internal error.")))
             return
         if not message.get("more_body", False):
-            self._start(self._run())
+            self._start(self.run())
+
+    def authenticated(self) -> None:
+        """Called once when `principal` is known and the body is still to come."""
+
+    def client_left(self) -> None:
+        """The client has closed its connection; the answer, if one has begun, is cancelled next."""
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         """Answer through `self.respond`. May be cancelled at any await when the client leaves."""
@@ -96,7 +104,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
                 f"{method} is not allowed for {self._request.shown_path}; use {' or '.join(self.methods)}."
             )
         if self.needs_key:
-            self._principal = await self._authenticator.authenticate(self.scope["headers"])
+            self.principal = await self._authenticator.authenticate(self.scope["headers"])
 
     def _gather(self, part: bytes) -> None:
         self._num_body_bytes += len(part)
@@ -105,18 +113,19 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         if part:
             self._parts.append(part)
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """The answer and what is said where it fails."""
         assert self._request is not None
         request, self._parts = self._request.with_body(b"".join(self._parts)), []
         try:
-            await self.answer(request, self._principal)
+            await self.answer(request, self.principal)
         except SkippyError as error:
-            await self._refuse(error)
+            await self.refuse(error)
         except Exception:
             _log.exception("request %s failed", self.respond.request_id)
-            await self._refuse(InternalError("The server had an internal error."))
+            await self.refuse(InternalError("The server had an internal error."))
 
-    async def _refuse(self, error: SkippyError) -> None:
+    async def refuse(self, error: SkippyError) -> None:
         await self.respond.error(error, allow=self.methods)
 
     def _start(self, answer: Any) -> None:

@@ -12,16 +12,24 @@ from typing import Any, ClassVar, Protocol
 from accounts.contracts import Principal
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
-from inference.domain.errors import InternalError, SkippyError
+from inference.domain.admission_events import FrameKind
+from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.logprobs import AnswerPart
+from inference.domain.priority import PriorityClass
 from inference.domain.timings import Timings
 from inference.openai.errors import Header
 from inference.openai.protocol import OutputRequest
-from inference.openai.sse import frame
+from inference.openai.session_ids import has_header, session_id
+from inference.openai.sse import KEEP_ALIVE, frame
 from inference.runtime import Runtime
+from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.streaming.event_channel import EventChannel, ReceiverLost
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
+from inference.streaming.sessions import session_key
+
+CONNECTION_EXTENSION = "skippy.connection"
 
 
 class Rendering(Protocol):
@@ -37,17 +45,22 @@ class Rendering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A submitted generation and how to write it. `first_chunk` precedes all text of a stream."""
+class Question:
+    """A validated request and how its answer is written. `first_chunk` precedes all text of a stream."""
 
-    stream: GenerationStream
-    rendering: Rendering
     request: OutputRequest
+    rendering: Rendering
     first_chunk: bytes | None = None
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
+        names = self.request.ignored_parameters
+        return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
 
 
 class GeneratingConsumer(ApiConsumer):
-    """POST only."""
+    """POST only. Every request that passed authentication leaves one record, however it ends."""
 
     methods = ("POST",)
     endpoint: ClassVar[str]
@@ -55,69 +68,165 @@ class GeneratingConsumer(ApiConsumer):
     def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
         super().__init__(**rest)
         self._runtime = runtime
+        self._channel: EventChannel
+        self._lifecycle: RequestLifecycle | None = None
 
-    async def start(self, request: HttpRequest, lifecycle: RequestLifecycle) -> Answer:
-        """Validate, submit, and say how the answer is written."""
+    async def read(self, request: HttpRequest) -> OutputRequest:
+        """Validate the body."""
         raise NotImplementedError
 
-    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
-        assert principal is not None
-        identity = RequestIdentity(
-            request_id=self.respond.request_id,
-            endpoint=self.endpoint,
-            user_id=principal.user_id,
-            key_id=principal.key_id,
+    def question(self, request: Any) -> Question:
+        """How the answer to what `read` gave is written."""
+        raise NotImplementedError
+
+    async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
+        """Wait until the request has its lane."""
+        raise NotImplementedError
+
+    # -- from the first byte to the record --------------------------------------------------------
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+        self._channel = EventChannel(
+            send,
+            stall_limit_s=self._runtime.settings.time_limits.send_s,
+            abort=connection.abort if connection is not None else lambda: None,
         )
-        lifecycle = self._runtime.lifecycle(identity)
         try:
-            reason = await self._generate(request, lifecycle)
-            lifecycle.complete(reason)
-        except SkippyError as error:
-            lifecycle.fail(error)
-            raise
-        except asyncio.CancelledError:
-            lifecycle.disconnect()
-            raise
-        except Exception:
-            lifecycle.fail(InternalError("The server had an internal error."))
-            raise
-
-    async def _generate(self, request: HttpRequest, lifecycle: RequestLifecycle) -> FinishReason:
-        answer = await self.start(request, lifecycle)
-        try:
-            await answer.stream.started()
-            if answer.request.is_stream:
-                await self._stream(answer)
-            else:
-                await self._whole(answer)
+            await super().__call__(scope, receive, self._channel.send)
         finally:
-            answer.stream.close()
-        return answer.stream.result.reason
+            self._conclude()
 
-    async def _stream(self, answer: Answer) -> None:
-        rendering = answer.rendering
-        await self.respond.begin_stream(headers=_headers(answer))
-        if answer.first_chunk is not None:
-            await self.respond.frame(frame(answer.first_chunk))
-        async for part in answer.stream.text():
+    def authenticated(self) -> None:
+        assert self.principal is not None
+        self._lifecycle = self._runtime.lifecycle(
+            RequestIdentity(
+                request_id=self.respond.request_id,
+                endpoint=self.endpoint,
+                user_id=self.principal.user_id,
+                key_id=self.principal.key_id,
+            )
+        )
+
+    def client_left(self) -> None:
+        self._channel.drop()
+
+    async def run(self) -> None:
+        try:
+            async with self._channel:
+                try:
+                    await super().run()
+                except asyncio.CancelledError:
+                    if self._channel.loss is None and self.respond.is_begun:
+                        # The server stops, and its client still listens.
+                        await self.respond.error(ServiceUnavailable("The service is stopping."))
+                    raise
+        except ReceiverLost:
+            pass
+
+    async def refuse(self, error: SkippyError) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.fail(error)
+        await super().refuse(error)
+
+    def _conclude(self) -> None:
+        """The one place where a request ends that was neither answered nor refused."""
+        lifecycle, loss = self._lifecycle, self._channel.loss
+        if lifecycle is None:
+            return
+        if loss is not None and self.respond.is_begun and not self.respond.is_delivered:
+            kind = FrameKind.TERMINAL if self._channel.is_terminal else FrameKind.IN_FLIGHT
+            lifecycle.lose(loss, frame_kind=kind, stall_limit_s=self._channel.stall_limit_s)
+        elif loss is not None:
+            lifecycle.disconnect()
+        else:
+            lifecycle.cancel()
+
+    # -- the answer -------------------------------------------------------------------------------
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        lifecycle = self._lifecycle
+        assert principal is not None and lifecycle is not None
+        asked = await self.read(request)
+        lifecycle.note_request(model=asked.model, is_stream=asked.is_stream)
+        limits = self._runtime.settings.time_limits
+        limit_s = limits.of_request(asked.timeout_s)
+        try:
+            async with asyncio.timeout(limit_s) as time_limit:
+                await self._generate(asked, self._caller(principal, lifecycle), lifecycle)
+        except TimeoutError:
+            if not time_limit.expired():
+                raise
+            raise GenerationTimeout(f"The request took longer than its {limit_s:g} s.") from None
+
+    def _caller(self, principal: Principal, lifecycle: RequestLifecycle) -> Caller:
+        """Who asks, and in which session: only a name in the configured header counts, and only from
+        those who were given session trust."""
+        header, headers = self._runtime.settings.session_header.encode(), self.scope["headers"]
+        named = session_id(headers, header) if principal.has_session_trust else None
+        session = None if named is None else session_key(user_id=principal.user_id, session_id=named)
+        is_ignored = not principal.has_session_trust and has_header(headers, header)
+        lifecycle.note_session(session, is_ignored=is_ignored)
+        return Caller(
+            user_id=principal.user_id, priority=PriorityClass(principal.priority.value), session=session
+        )
+
+    async def _generate(self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle) -> None:
+        self._runtime.check_ready()
+        question = self.question(asked)
+        if asked.is_stream:
+            self._keep_alive(question)
+        stream = await self.start(asked, caller, lifecycle)
+        try:
+            if asked.is_stream:
+                await self._stream(question, stream, lifecycle)
+            else:
+                await self._whole(question, stream, lifecycle)
+        finally:
+            stream.close()
+
+    def _keep_alive(self, question: Question) -> None:
+        """Headers go out early where the wait is long, and comments while nothing else does."""
+
+        async def say() -> None:
+            if self.respond.is_ended:
+                return
+            if not self.respond.is_begun:
+                await self.respond.begin_stream(headers=question.headers)
+            await self.respond.frame(KEEP_ALIVE)
+
+        limits = self._runtime.settings.time_limits
+        self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)
+
+    async def _stream(
+        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle
+    ) -> None:
+        rendering = question.rendering
+        if not self.respond.is_begun:
+            await self.respond.begin_stream(headers=question.headers)
+        if question.first_chunk is not None:
+            await self.respond.frame(frame(question.first_chunk))
+        async for part in stream.text():
             await self.respond.frame(frame(rendering.text_chunk(part)))
-        result = answer.stream.result
+        result = stream.result
         last = frame(rendering.finish_chunk(result.reason))
-        if answer.request.wants_usage:
+        if question.request.wants_usage:
             last += frame(rendering.usage_chunk(result.usage, result.timings))
+        self._complete(stream, lifecycle)
         await self.respond.end_stream(last)
 
-    async def _whole(self, answer: Answer) -> None:
-        parts = [part async for part in answer.stream.text()]
+    async def _whole(self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
+        parts = [part async for part in stream.text()]
         whole = AnswerPart(
             "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
         )
-        result = answer.stream.result
-        body = answer.rendering.whole(whole, result.reason, result.usage, result.timings)
-        await self.respond.json(body, headers=_headers(answer))
+        result = stream.result
+        body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
+        self._complete(stream, lifecycle)
+        await self.respond.json(body, headers=question.headers)
 
-
-def _headers(answer: Answer) -> tuple[Header, ...]:
-    """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
-    names = answer.request.ignored_parameters
-    return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
+    def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
+        """Before the last frames: who has them may close at once, and that is a success."""
+        self._channel.is_terminal = True
+        stream.close()
+        lifecycle.complete(stream.result.reason)

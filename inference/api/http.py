@@ -52,17 +52,21 @@ class HttpResponder:
         self.request_id = request_id
         self.is_begun = False
         self.is_ended = False
+        self.is_delivered = False
+        """The server has taken the last byte."""
 
     async def whole(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
-        self.is_begun = self.is_ended = True
-        await self._send(
+        self.is_begun = True
+        await self._start(
             {
                 "type": "http.response.start",
                 "status": status,
                 "headers": [*headers, (b"x-request-id", self.request_id.encode())],
             }
         )
+        self.is_ended = True
         await self._send({"type": "http.response.body", "body": body})
+        self.is_delivered = True
 
     async def json(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         fixed: tuple[Header, ...] = (
@@ -73,7 +77,7 @@ class HttpResponder:
 
     async def begin_stream(self, *, headers: tuple[Header, ...] = ()) -> None:
         self.is_begun = True
-        await self._send(
+        await self._start(
             {
                 "type": "http.response.start",
                 "status": 200,
@@ -87,6 +91,14 @@ class HttpResponder:
             }
         )
 
+    async def _start(self, message: dict[str, Any]) -> None:
+        """Who is interrupted while the status waits for its turn has not said anything yet."""
+        try:
+            await self._send(message)
+        except BaseException:
+            self.is_begun = False
+            raise
+
     async def frame(self, frame: bytes) -> None:
         await self._send({"type": "http.response.body", "body": frame, "more_body": True})
 
@@ -94,6 +106,7 @@ class HttpResponder:
         """Send `last` and `[DONE]`, and close."""
         self.is_ended = True
         await self._send({"type": "http.response.body", "body": last + DONE, "more_body": False})
+        self.is_delivered = True
 
     async def error(self, error: SkippyError, *, allow: tuple[str, ...] = ()) -> None:
         """Tell the caller, in whichever way is still open: a status, a frame, or not at all."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from enum import Enum
 from typing import Protocol
 
+from inference.domain.errors import ServerOverloaded
 from inference.domain.events import Event
 from inference.domain.requests import GenerationRequest
+from inference.domain.timings import Timings
 
 
 class HoldReason(Enum):
@@ -29,11 +31,21 @@ class GenerationHandle(Protocol):
     running draws still comes. A request that waits in the queue keeps its turn; it then starts (and
     says so) and stands still. `resume()` takes one reason away. The engine knows no time limit for
     this: whoever holds sees to it that it ends.
+
+    Whoever has read the whole answer tells with `note_completed` what it took, which is how admission
+    learns to predict; time in which the sequence was held for its reader is not in it.
     """
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
     def cancel(self) -> None: ...
+
+    def note_completed(self, timings: Timings) -> None: ...
+
+    def when_released(self, call: Callable[[], None]) -> None:
+        """Have `call` called, once and on the event loop, when the request neither waits nor holds
+        anything in the engine: after its ending, or a step after it was cancelled. At most one call."""
+        ...
 
     def hold(self, reason: HoldReason) -> None: ...
 
@@ -43,8 +55,21 @@ class GenerationHandle(Protocol):
 class GenerationBackend(Protocol):
     """Takes requests and generates. `submit` never waits: it returns a handle or raises.
 
-    Raises ServerOverloaded (the queue is full), ContextLengthExceeded (can never fit) or
-    ServiceUnavailable (loading, draining, dead).
+    Raises ContextLengthExceeded (can never fit), ServerOverloaded (the queue is full, or the wait is
+    predicted to last beyond `deadline_ts`, the monotonic instant by which the caller wants a lane) or
+    ServiceUnavailable (loading, draining, dead). The caller gives up by itself when the deadline has
+    come: it cancels, and answers with `reject_overdue`.
     """
 
-    def submit(self, request: GenerationRequest) -> GenerationHandle: ...
+    def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> GenerationHandle: ...
+
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        """Raise what `submit` would raise for want of room, before anybody has tokenized the prompt;
+        return where that cannot be said yet. See AdmissionDesk."""
+        ...
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        """The error for a request that had no lane within the `allowed_s` seconds it had."""
+        ...

@@ -26,12 +26,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from inference.domain.rejection_reason import RejectionReason
+
 
 class SkippyError(Exception):
     """A failure that the caller is told about. `param` names the field at fault, if one is.
 
     `retry_after_s` (whole seconds, at least 1) is set where waiting helps; `should_retry` is False
-    where a client library's automatic retry would be useless.
+    where a client library's automatic retry would be useless. `reason` says for the record which of
+    admission's rules refused it.
     """
 
     status: ClassVar[int] = 500
@@ -47,6 +50,7 @@ class SkippyError(Exception):
         code: str | None = None,
         retry_after_s: int | None = None,
         should_retry: bool = True,
+        reason: RejectionReason | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -54,6 +58,7 @@ class SkippyError(Exception):
         self.code = code or self.default_code
         self.retry_after_s = self.default_retry_after_s if retry_after_s is None else retry_after_s
         self.should_retry = should_retry
+        self.reason = reason
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.message!r}, param={self.param!r}, code={self.code!r})"

@@ -1,6 +1,7 @@
 """What the engine tells a request's owner, in this order: Started, (Signals? TokenBatch)*, one ending.
 
-An ending is Finished or Failed. After `cancel()` nothing more comes: whoever cancelled knows.
+An ending is Finished or Failed, and when it comes, lane and cells are free. After `cancel()` the owner
+reads nothing more; that the engine has let go as well is what Dropped says to its handle.
 A preempted sequence just pauses between two batches. Instants are monotonic seconds taken by the
 engine thread; intervals are computed where they are needed.
 """
@@ -74,7 +75,14 @@ class Failed:
     at_ts: float
 
 
-Event = Started | Signals | TokenBatch | Finished | Failed
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The sequence was cancelled, and all that it held is free."""
+
+    at_ts: float
+
+
+Event = Started | Signals | TokenBatch | Finished | Failed | Dropped
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.priority import PriorityClass
 from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
 from inference.domain.signals import SignalRequest
 
@@ -64,7 +65,8 @@ class GenerationRequest:
     Only requests of the same `cache_namespace` share what was computed for their prompts.
     Before `min_tokens` are generated, the model cannot end its answer. `num_top_logprobs` asks how
     likely each token was, and beside it for so many most likely ones; None does not ask. `signals`
-    asks how sure the model is, for hooks.
+    asks how sure the model is, for hooks. Where requests have to wait, the classes of `priority` are
+    served in their order, and the users of a class, told apart by `user_id`, fairly.
     """
 
     request_id: str
@@ -76,6 +78,8 @@ class GenerationRequest:
     num_top_logprobs: int | None = None
     cache_namespace: str = ""
     signals: SignalRequest | None = None
+    user_id: int = 0
+    priority: PriorityClass = PriorityClass.NORMAL
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

@@ -1,7 +1,8 @@
 """The engine as the event loop sees it: submit, iterate, hold, cancel.
 
 Events cross from the engine thread in one wake-up for each step, not one for each token, and not
-even that while an earlier wake-up is still on its way. The engine never waits for a reader.
+even that while an earlier wake-up is still on its way. The engine never waits for a reader: a handle
+whose reader is behind holds its sequence, and the batch goes on without it.
 """
 
 from __future__ import annotations
@@ -10,35 +11,64 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
 from inference.domain.backend import HoldReason
-from inference.domain.errors import ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished
+from inference.domain.errors import GenerationFailed, ServerOverloaded, ServiceUnavailable, SkippyError
+from inference.domain.events import Dropped, Event, Failed, Finished, Started
 from inference.domain.requests import GenerationRequest
+from inference.domain.timings import Timings
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineState, EngineThread
 
 logger = logging.getLogger(__name__)
 
 LOADING_MESSAGE = "The model is still loading."
+# Events that may lie unread before the sequence is held, and at how few of them it goes on.
+MAX_UNREAD_EVENTS = 16
+RESUME_AT_EVENTS = 8
 STOPPED_MESSAGE = "The engine is not running."
 
 
 class EngineHandle:
     """One submitted request on the event loop: a GenerationHandle, and the sink of its events."""
 
-    __slots__ = ("_client", "_events", "_has_ended", "_is_cancelled", "_ticket", "_waiter", "submission")
+    __slots__ = (
+        "_behind_s",
+        "_client",
+        "_events",
+        "_full_since_ts",
+        "_has_ended",
+        "_is_cancelled",
+        "_is_full",
+        "_is_released",
+        "_on_released",
+        "_ticket",
+        "_waiter",
+        "submission",
+    )
 
-    def __init__(self, client: EngineClient, request: GenerationRequest, submitted_ts: float) -> None:
-        self.submission = Submission(request, self, submitted_ts)
+    def __init__(
+        self,
+        client: EngineClient,
+        request: GenerationRequest,
+        submitted_ts: float,
+        deadline_ts: float | None,
+    ) -> None:
+        self.submission = Submission(request, self, submitted_ts, deadline_ts)
         self._client = client
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ticket: Ticket | None = None
         self._has_ended = False
         self._is_cancelled = False
+        self._is_full = False
+        self._full_since_ts = 0.0
+        self._behind_s = 0.0
+        self._is_released = False
+        self._on_released: Callable[[], None] | None = None
 
     def __aiter__(self) -> EngineHandle:
         return self
@@ -52,7 +82,12 @@ class EngineHandle:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self._events.popleft()
+        event = self._events.popleft()
+        if self._is_full and len(self._events) <= RESUME_AT_EVENTS:
+            self._is_full = False
+            self._behind_s += self._client.now_ts - self._full_since_ts
+            self.resume(HoldReason.READER)
+        return event
 
     def cancel(self) -> None:
         """Leave the queue, or free the lane within one step. Nothing after the ending."""
@@ -60,10 +95,31 @@ class EngineHandle:
             return
         self._is_cancelled = True
         self._events.clear()
-        self._client._forget(self)
         self._wake()
-        if self._ticket is not None and not self._ticket.withdraw():
+        if self._ticket is None or self._ticket.withdraw():
+            self._let_go()
+        else:
             self._client._cancel(self.submission)
+
+    def note_completed(self, timings: Timings) -> None:
+        """Tell admission what the answer took; not the time in which it stood still for its reader."""
+        if self._ticket is not None:
+            predicted_s = max(0.0, timings.predicted_s - self._behind_s)
+            self._ticket.note_completed(replace(timings, predicted_s=predicted_s))
+
+    def when_released(self, call: Callable[[], None]) -> None:
+        """Have `call` called once the engine holds nothing of it; at once where that is so already."""
+        if self._is_released:
+            call()
+        else:
+            self._on_released = call
+
+    def _let_go(self) -> None:
+        self._is_released = True
+        self._client._forget(self)
+        call, self._on_released = self._on_released, None
+        if call is not None:
+            call()
 
     def hold(self, reason: HoldReason) -> None:
         """Let it stand still from the next step on, until every reason was taken back."""
@@ -79,12 +135,22 @@ class EngineHandle:
         self._ticket = ticket
 
     def _push(self, event: Event) -> None:
+        is_ending = isinstance(event, Finished | Failed | Dropped)
+        if is_ending and not self._is_released:
+            self._let_go()
         if self._has_ended or self._is_cancelled:
             return
-        if isinstance(event, Finished | Failed):
-            self._has_ended = True
-            self._client._forget(self)
+        if self._ticket is not None:
+            if isinstance(event, Started):
+                self._ticket.note_started()
+            elif isinstance(event, Failed) and isinstance(event.error, GenerationFailed):
+                self._ticket.note_failed()
+        self._has_ended = is_ending
         self._events.append(event)
+        if len(self._events) >= MAX_UNREAD_EVENTS and not self._is_full:
+            self._is_full = True
+            self._full_since_ts = self._client.now_ts
+            self.hold(HoldReason.READER)
         self._wake()
 
     def _wake(self) -> None:
@@ -130,6 +196,11 @@ class EngineClient:
     def statistics(self) -> EngineStatistics:
         return self._thread.statistics
 
+    @property
+    def now_ts(self) -> float:
+        """The engine's monotonic clock."""
+        return self._thread.clock.monotonic()
+
     async def start(self) -> None:
         """Start the engine thread and wait until it serves; raises what kept it from that."""
         await asyncio.to_thread(self._thread.start)
@@ -142,16 +213,28 @@ class EngineClient:
         """Stop the engine; what has not ended gets ServiceUnavailable. False if it hangs."""
         return await asyncio.to_thread(self._thread.stop, timeout_s)
 
-    def submit(self, request: GenerationRequest) -> EngineHandle:
+    def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> EngineHandle:
         """Queue a request. Raises ServerOverloaded, ContextLengthExceeded or ServiceUnavailable."""
         if not self._thread.is_alive:
             is_early = self._thread.state in (EngineState.NEW, EngineState.LOADING)
             raise ServiceUnavailable(LOADING_MESSAGE if is_early else STOPPED_MESSAGE)
-        handle = EngineHandle(self, request, self._thread.clock.monotonic())
+        handle = EngineHandle(self, request, self.now_ts, deadline_ts)
         handle._queued(self._admission.submit(handle.submission))
         self._open.add(handle)
         self._thread.wake()
         return handle
+
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        """Raise what `submit` would raise for want of room, before the prompt is tokenized."""
+        self._admission.refuse_early(
+            request_id=request_id, num_prompt_bytes=num_prompt_bytes, deadline_ts=deadline_ts
+        )
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        """The error for a request that had no lane within `allowed_s` seconds."""
+        return self._admission.reject_overdue(request_id=request_id, allowed_s=allowed_s)
 
     def refuse(self, error: SkippyError) -> None:
         """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""
@@ -159,7 +242,7 @@ class EngineClient:
 
     def fail(self, waiting: Iterable[Submission], error: SkippyError) -> None:
         """Tell the owners of submissions that were taken out of the queue."""
-        now_ts = self._thread.clock.monotonic()
+        now_ts = self.now_ts
         for submission in waiting:
             if isinstance(submission.sink, EngineHandle):
                 submission.sink._push(Failed(error, now_ts))
@@ -212,7 +295,7 @@ class EngineClient:
         """The engine has ended and told everybody it knew of; whoever is still open was lost."""
         self._hand_over()
         for handle in list(self._open):
-            handle._push(Failed(error, self._thread.clock.monotonic()))
+            handle._push(Failed(error, self.now_ts))
 
     def __repr__(self) -> str:
         return f"<EngineClient {len(self._open)} open, {self._thread!r}>"

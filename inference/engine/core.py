@@ -16,7 +16,16 @@ from inference.domain.backend import HoldReason
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import Clock
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished, FinishReason, Signals, Started, TokenBatch
+from inference.domain.events import (
+    Dropped,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Signals,
+    Started,
+    TokenBatch,
+)
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.counters import EngineCounters
@@ -117,7 +126,7 @@ class EngineCore:
             sequence = self._active.get(submission)
             if sequence is not None:
                 self._counters.num_cancelled_sequences += 1
-                self._end(sequence, None)
+                self._end(sequence, Dropped(self._clock.monotonic()))
 
     def _hold_and_resume(self) -> None:
         for submission in self.inbox.take_holds():
@@ -140,7 +149,7 @@ class EngineCore:
         if not self._lanes.num_free or self._scheduler.has_preempted:
             return
         while self._lanes.num_free:
-            grant = self._admission.elect()
+            grant = self._admission.elect(self._memory.affinity)
             if grant is None:
                 break
             self._start(grant)
@@ -314,9 +323,9 @@ class EngineCore:
         self._counters.num_failed_sequences += 1
         self._end(sequence, Failed(error, self._clock.monotonic()))
 
-    def _end(self, sequence: Sequence, event: Event | None) -> None:
-        """Free all that the sequence had, then tell its owner; no event for one that was cancelled.
-        Cells are left to the prefix cache, unless it failed: who knows what is in them."""
+    def _end(self, sequence: Sequence, event: Event) -> None:
+        """Free all that the sequence had, then tell its owner. Cells are left to the prefix cache,
+        unless it failed: who knows what is in them."""
         del self._active[sequence.submission]
         self._scheduler.remove(sequence)
         sequence.end()
@@ -324,9 +333,8 @@ class EngineCore:
             self._memory.retire(sequence, has_failed=isinstance(event, Failed))
         finally:
             sequence.lane.release()
-            sequence.grant.release()
-            if event is not None:
-                self._events.append((sequence.sink, event))
+            sequence.grant.release(num_output_tokens=sequence.num_generated)
+            self._events.append((sequence.sink, event))
 
     def _flush(self) -> None:
         if self._events:
@@ -344,7 +352,7 @@ class EngineCore:
             self._scheduler.remove(sequence)
             sequence.end()
             sequence.lane.release()
-            sequence.grant.release()
+            sequence.grant.release(num_output_tokens=sequence.num_generated)
             self._events.append((sequence.sink, Failed(error, now_ts)))
         self._memory.reset()
         self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])

@@ -121,8 +121,8 @@ class OutputRequest:
     """What both endpoints share: how to generate, how far, and how to answer.
 
     `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
-    for logprobs at all. `ignored_parameters` names what
-    nobody defines, cleaned for use in a header.
+    for logprobs at all. `timeout_s` can only lower the service's own limit.
+    `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
     model: str
@@ -131,6 +131,7 @@ class OutputRequest:
     max_tokens: int | None = None
     ignore_eos: bool = False
     min_tokens: int = 0
+    timeout_s: float | None = None
     num_top_logprobs: int | None = None
     is_stream: bool = False
     wants_usage: bool = False

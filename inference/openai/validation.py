@@ -40,6 +40,7 @@ MAX_STOP_CHARS = 1024
 MAX_MODEL_CHARS = 256
 MAX_CHAT_LOGPROBS = 20  # both are OpenAI's
 MAX_COMPLETION_LOGPROBS = 5
+MIN_TIMEOUT_S = 0.001
 MAX_IGNORED = 16
 MAX_IGNORED_CHARS = 64
 
@@ -116,6 +117,7 @@ def _output(
         max_tokens=max_tokens,
         ignore_eos=fields.boolean("ignore_eos") or False,
         min_tokens=fields.integer("min_tokens", 0, MAX_INT32) or 0,
+        timeout_s=fields.number("timeout_s", MIN_TIMEOUT_S, MAX_INT32),
         num_top_logprobs=num_top_logprobs,
         is_stream=is_stream,
         wants_usage=wants_usage,

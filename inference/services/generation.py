@@ -1,7 +1,7 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
     validated request → served model → prompt text and token ids (on a small thread pool, since
-    rendering and tokenizing hold the event loop too long) → max_tokens → submit → GenerationStream
+    rendering and tokenizing hold the event loop too long) → max_tokens → entrance → GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
 """
@@ -13,26 +13,30 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from inference.domain.clock import Clock
 from inference.domain.errors import InvalidRequest
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
-from inference.parsing.text_stream import TextStream
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
     DEFAULT_COMPLETION_TOKENS,
     resolve_max_tokens,
 )
 from inference.services.cache_namespace import cache_namespace
+from inference.services.caller import Caller
+from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 T = TypeVar("T")
 
+# What a chat template may write around one message, for an estimate that leans to the large side.
+TEMPLATE_BYTES = 256
+
 
 class GenerationService:
-    """Starts generations. Every method raises SkippyError where the request cannot start.
+    """Starts generations. Every method raises SkippyError where the request cannot start, and may be
+    cancelled at any time: then nothing of it waits, holds or runs.
 
     `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
     """
@@ -42,51 +46,50 @@ class GenerationService:
         *,
         catalog: ModelCatalog,
         prompt_pool: Executor,
-        clock: Clock,
+        entrance: Entrance,
         has_shared_prefixes: bool = False,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
-        self._clock = clock
+        self._entrance = entrance
         self._has_shared_prefixes = has_shared_prefixes
 
-    async def start_chat(self, request: ChatRequest, lifecycle: RequestLifecycle) -> GenerationStream:
-        """Submit a chat request; returns before it is admitted."""
-        lifecycle.note_request(model=request.model, is_stream=request.is_stream)
+    async def start_chat(
+        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
+        """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
+        num_bytes = sum(_num_bytes(message.content) + TEMPLATE_BYTES for message in request.messages)
+        self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         prompt = await self._in_pool(lambda: model.prompts.chat(request.messages))
-        return self._submit(
-            model,
-            prompt,
-            request,
-            default_max_tokens=DEFAULT_CHAT_TOKENS,
-            lifecycle=lifecycle,
+        generation = self._generation(
+            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
+        return await self._entrance.enter(generation, model, request, caller, lifecycle)
 
     async def start_completion(
-        self, request: CompletionRequest, lifecycle: RequestLifecycle
+        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
-        """Submit a completion; returns before it is admitted."""
-        lifecycle.note_request(model=request.model, is_stream=request.is_stream)
+        """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
+        num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt))
-        return self._submit(
-            model,
-            prompt,
-            request,
-            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
-            lifecycle=lifecycle,
+        generation = self._generation(
+            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
+        return await self._entrance.enter(generation, model, request, caller, lifecycle)
 
-    def _submit(
+    def _generation(
         self,
         model: ServedModel,
         prompt: tuple[int, ...],
         request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
         *,
         default_max_tokens: int,
-        lifecycle: RequestLifecycle,
-    ) -> GenerationStream:
+    ) -> GenerationRequest:
         description = model.description
         max_tokens = resolve_max_tokens(
             request.max_tokens,
@@ -101,7 +104,7 @@ class GenerationService:
                 "Invalid 'mirostat_mode': it needs a temperature above 0, and this model's default is 0.",
                 param="mirostat_mode",
             )
-        generation = GenerationRequest(
+        return GenerationRequest(
             request_id=lifecycle.identity.request_id,
             prompt_token_ids=prompt,
             max_tokens=max_tokens,
@@ -110,26 +113,21 @@ class GenerationService:
             min_tokens=request.min_tokens,
             num_top_logprobs=request.num_top_logprobs,
             cache_namespace=cache_namespace(
-                user_id=lifecycle.identity.user_id,
+                user_id=caller.user_id,
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
-        )
-        submitted_ts = self._clock.monotonic()
-        handle = model.backend.submit(generation)
-        return GenerationStream(
-            handle,
-            text=TextStream(
-                model.tokenizer.pieces, request.stop, tracks_tokens=request.num_top_logprobs is not None
-            ),
-            tokenizer=model.tokenizer,
-            num_prompt_tokens=len(prompt),
-            submitted_ts=submitted_ts,
-            lifecycle=lifecycle,
+            user_id=caller.user_id,
+            priority=caller.priority,
         )
 
     async def _in_pool(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+
+
+def _num_bytes(text: str) -> int:
+    """Its length in UTF-8; ASCII, which Python knows at once, is not encoded for it."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:

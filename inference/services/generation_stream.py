@@ -138,4 +138,5 @@ class GenerationStream:
             prompt_s=first - started,
             predicted_s=last - first,
         )
+        self._handle.note_completed(timings)
         return GenerationResult(reason, usage, timings)

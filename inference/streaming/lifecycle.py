@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
-from inference.domain.errors import SkippyError
+from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+from inference.domain.rejection_reason import RejectionReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class RequestIdentity:
 class RequestLifecycle:
     """One request's way to its end. Event loop only.
 
-    `note_*` collect what is known; `complete`, `fail` and `disconnect` end it, the first call wins
-    and writes the record.
+    `note_*` collect what is known; `complete`, `fail`, `disconnect`, `lose` and `cancel` end it, the
+    first call wins and writes the record.
     """
 
     def __init__(self, identity: RequestIdentity, *, recorder: Recorder, clock: Clock) -> None:
@@ -41,6 +43,8 @@ class RequestLifecycle:
         self._usage: Usage | None = None
         self._model = ""
         self._is_stream = False
+        self._session: int | None = None
+        self._was_session_ignored = False
         self._is_ended = False
 
     @property
@@ -50,6 +54,10 @@ class RequestLifecycle:
     def note_request(self, *, model: str, is_stream: bool) -> None:
         self._model = model
         self._is_stream = is_stream
+
+    def note_session(self, session: int | None, *, is_ignored: bool) -> None:
+        self._session = session
+        self._was_session_ignored = is_ignored
 
     def note_started(self, at_ts: float) -> None:
         self._started_ts = at_ts
@@ -62,17 +70,47 @@ class RequestLifecycle:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
 
     def fail(self, error: SkippyError) -> None:
-        """Ended by an error that the caller was told: refused below 500 (and 503), else failed."""
-        refused = error.status < 499 or error.status == 503
-        outcome = Outcome.REJECTED if refused else Outcome.BACKEND_ERROR
-        self._end(outcome, status=error.status, error_code=error.code, finish_reason=None)
+        """Ended by an error that the caller was told. A 503 refuses what has not started, and is a
+        failure of what has."""
+        is_refused = error.status < 499 or (error.status == 503 and self._started_ts is None)
+        if isinstance(error, GenerationTimeout):
+            outcome = Outcome.TIMED_OUT
+        elif isinstance(error, RequestCancelled):
+            outcome = Outcome.CANCELLED
+        else:
+            outcome = Outcome.REJECTED if is_refused else Outcome.BACKEND_ERROR
+        self._end(
+            outcome,
+            status=error.status,
+            error_code=error.code,
+            finish_reason=None,
+            rejection_reason=error.reason,
+        )
 
     def disconnect(self) -> None:
-        """The client went away first (or the task that served it was cancelled)."""
+        """The client went away before anything was sent."""
         self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code="client_disconnect", finish_reason=None)
 
+    def lose(self, outcome: ReceiverOutcome, *, frame_kind: FrameKind, stall_limit_s: float) -> None:
+        """The reader of an answer that had begun is gone, or does not read. An event too where it had
+        a lane, also if the answer itself was complete."""
+        if self._started_ts is not None:
+            event = LaneFreed(self.identity.request_id, outcome, frame_kind, stall_limit_s)
+            self._recorder.record_event(event)
+        self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code=outcome.value, finish_reason=None)
+
+    def cancel(self) -> None:
+        """We ended it ourselves, and not for anything that the request did."""
+        self._end(Outcome.CANCELLED, status=499, error_code=RequestCancelled.default_code, finish_reason=None)
+
     def _end(
-        self, outcome: Outcome, *, status: int, error_code: str | None, finish_reason: FinishReason | None
+        self,
+        outcome: Outcome,
+        *,
+        status: int,
+        error_code: str | None,
+        finish_reason: FinishReason | None,
+        rejection_reason: RejectionReason | None = None,
     ) -> None:
         if self._is_ended:
             return
@@ -89,11 +127,14 @@ class RequestLifecycle:
                 outcome=outcome,
                 status=status,
                 error_code=error_code,
+                rejection_reason=rejection_reason,
                 finish_reason=finish_reason,
                 usage=self._usage,
                 started_s=self._since_arrival(self._started_ts),
                 first_token_s=self._since_arrival(self._first_token_ts),
                 total_s=self._clock.monotonic() - self._arrived_ts,
+                session=self._session,
+                was_session_ignored=self._was_session_ignored,
             )
         )
 

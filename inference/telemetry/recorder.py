@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
+from inference.domain.admission_events import AdmissionEvent
 from inference.domain.outcomes import RequestSummary
+from inference.telemetry.event_names import event_attributes, event_name
 
 _log = logging.getLogger("inference.requests")
+_events_log = logging.getLogger("inference.events")
 
 
 class LogRecorder:
@@ -15,8 +19,8 @@ class LogRecorder:
     def record(self, summary: RequestSummary) -> None:
         usage = summary.usage
         _log.info(
-            "%s %s user=%d key=%d outcome=%s status=%d code=%s finish=%s in=%s out=%s "
-            "started=%s first_token=%s total=%s",
+            "%s %s user=%d key=%d outcome=%s status=%d code=%s reason=%s finish=%s in=%s out=%s "
+            "session=%s started=%s first_token=%s total=%s",
             summary.request_id,
             summary.endpoint,
             summary.user_id,
@@ -24,13 +28,24 @@ class LogRecorder:
             summary.outcome.value,
             summary.status,
             summary.error_code or "-",
+            summary.rejection_reason.value if summary.rejection_reason else "-",
             summary.finish_reason.value if summary.finish_reason else "-",
             usage.prompt_tokens if usage else "-",
             usage.completion_tokens if usage else "-",
+            _session(summary),
             _seconds(summary.started_s),
             _seconds(summary.first_token_s),
             _seconds(summary.total_s),
         )
+
+    def record_event(self, event: AdmissionEvent) -> None:
+        _events_log.info("%s %s", event_name(event), json.dumps(event_attributes(event)))
+
+
+def _session(summary: RequestSummary) -> str:
+    if summary.was_session_ignored:
+        return "ignored"
+    return "-" if summary.session is None else str(summary.session)
 
 
 def _seconds(value: float | None) -> str:

@@ -15,6 +15,7 @@ from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaRunner
 from inference.engine.thread import EngineThread
+from tests.admission_parts import tell_nobody
 from tests.model.stepped_engine import GREEDY, SteppedEngine, chat
 
 QUESTIONS = [
@@ -199,7 +200,7 @@ async def _collect(client: EngineClient, request: GenerationRequest) -> list[Eve
 async def test_the_whole_engine_from_the_event_loop(tiny_model_path: Path) -> None:
     config = one_thread(num_lanes=4, num_cells=2048)
     model = await asyncio.to_thread(LlamaModel.load, tiny_model_path, config)
-    admission = AdmissionController(num_lanes=4, max_waiting=64, num_cells=2048)
+    admission = AdmissionController(num_lanes=4, max_waiting=64, num_cells=2048, record=tell_nobody)
     thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, SystemClock())
     client = EngineClient(thread, admission)
     await client.start()
@@ -229,7 +230,7 @@ async def test_stop_does_not_wait_for_a_long_batch(model_path: Path) -> None:
         max_prefill_tokens_beside_decodes=2048,
     )  # fmt: skip
     model = await asyncio.to_thread(LlamaModel.load, model_path, config)
-    admission = AdmissionController(num_lanes=1, max_waiting=4, num_cells=4096)
+    admission = AdmissionController(num_lanes=1, max_waiting=4, num_cells=4096, record=tell_nobody)
     thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, SystemClock())
     client = EngineClient(thread, admission)
     await client.start()

@@ -7,6 +7,7 @@ from inference.admission.controller import AdmissionController
 from inference.domain.admission import Submission
 from inference.domain.errors import ContextLengthExceeded, ServerOverloaded
 from inference.domain.requests import GenerationRequest
+from tests.admission_parts import NoCache, tell_nobody
 
 CELLS, LANES, WAITING = 200, 3, 4
 
@@ -17,7 +18,9 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.admission = AdmissionController(num_lanes=LANES, max_waiting=WAITING, num_cells=CELLS)
+        self.admission = AdmissionController(
+            num_lanes=LANES, max_waiting=WAITING, num_cells=CELLS, record=tell_nobody
+        )
         self.waiting: list[Submission] = []
         self.granted: list[Submission] = []
         self.number = 0
@@ -52,7 +55,7 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     @rule(target=grants)
     def elect(self):
-        grant = self.admission.elect()
+        grant = self.admission.elect(NoCache())
         if grant is None:
             return None
         assert grant.submission is self.waiting.pop(0)

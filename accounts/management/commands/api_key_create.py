@@ -1,4 +1,5 @@
-"""manage.py api_key_create --user NAME --name NAME [--expires-in-days N] [--json]"""
+"""manage.py api_key_create --user NAME --name NAME [--expires-in-days N]
+[--priority CLASS] [--session-trust] [--json]"""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts import services
+from accounts.contracts import KeyPriority, Policy
 from accounts.management.accounts_command import AccountsCommand, api_key_summary
 
 MAX_DAYS = 36_500
@@ -31,14 +33,24 @@ class Command(AccountsCommand):
         parser.add_argument(
             "--expires-in-days", type=_num_days, metavar="N", help="default: it does not expire"
         )
+        parser.add_argument(
+            "--priority", choices=[one.value for one in KeyPriority], help="default: the user's, or normal"
+        )
+        parser.add_argument(
+            "--session-trust", action="store_true", help="believe sessions named in SKIPPY_SESSION_HEADER"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object, with `key`")
 
     def handle(self, *args: Any, **options: Any) -> None:
         days = options["expires_in_days"]
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
+        priority = KeyPriority(options["priority"]) if options["priority"] else None
+        policy = Policy(has_session_trust=options["session_trust"], priority=priority)
         with transaction.atomic():  # a refused name leaves no user behind
             user = services.user_ensure(username=options["user"])
-            row, minted = services.api_key_create(user=user, name=options["name"], expires_at=expires_at)
+            row, minted = services.api_key_create(
+                user=user, name=options["name"], expires_at=expires_at, policy=policy
+            )
         if options["json"]:
             self.print_json({"key": minted.plaintext, **api_key_summary(row)})
             return

@@ -44,7 +44,7 @@ def test_a_service_with_other_settings_answers(tmp_path: Path) -> None:
         SKIPPY_BATCH_THREADS="1",
         SKIPPY_CONTEXT="1024",
         SKIPPY_LOAD_MODE="read",
-        SKIPPY_STALL_TIMEOUT_S="20",
+        SKIPPY_WATCHDOG_S="20",
     )
     try:
         assert service.chat("Say hi " * 100).status_code == 200

@@ -74,7 +74,7 @@ def stopped(thread_id: int, service: LiveService) -> Iterator[None]:
 
 
 def test_an_engine_that_hangs_is_noticed_everybody_is_told_and_the_process_ends(tmp_path: Path) -> None:
-    service = start_service(tmp_path, "daphne", SKIPPY_THREADS="1", SKIPPY_STALL_TIMEOUT_S="3")
+    service = start_service(tmp_path, "daphne", SKIPPY_THREADS="1", SKIPPY_WATCHDOG_S="3")
     answers: list[httpx.Response] = []
 
     def ask() -> None:

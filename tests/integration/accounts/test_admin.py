@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts import keys, services
+from accounts.contracts import KeyPriority, Policy
 from accounts.models import ApiKey
 from accounts.selectors import api_key_cache, api_key_lookup
 
@@ -35,6 +36,14 @@ def keys_in(response) -> list[str]:
     return [text for text in found if keys.is_well_formed(text)]
 
 
+POLICY_FORM = {
+    "policy-TOTAL_FORMS": "1",
+    "policy-INITIAL_FORMS": "0",
+    "policy-MIN_NUM_FORMS": "0",
+    "policy-MAX_NUM_FORMS": "1",
+}
+
+
 def add_form(client: Client, owner: User, **changes: object) -> dict[str, object]:
     """What a browser would send: the form that was fetched, filled in."""
     html = client.get(ADD).content.decode()
@@ -49,6 +58,28 @@ def staff(client: Client, *permissions: str) -> Client:
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client.force_login(user)
     return client
+
+
+class TestPolicy:
+    def test_a_key_is_given_trust_and_priority_and_keeps_them_when_it_is_replaced(
+        self, admin_client, ann
+    ) -> None:
+        form = add_form(admin_client, ann, has_session_trust="on", priority="interactive")
+        assert admin_client.post(ADD, form).status_code == 200
+        row = ApiKey.objects.get()
+        assert row.policy() == Policy(has_session_trust=True, priority=KeyPriority.INTERACTIVE)
+        admin_client.post(page("rotate", row), {"grace": "0"})
+        new = ApiKey.objects.get(rotated_from=row)
+        assert new.policy() == row.policy()
+        sent = {"name": "desk", "expires_at_0": "", "expires_at_1": "", "priority": ""}
+        assert admin_client.post(page("change", new), sent).status_code == 302
+        new.refresh_from_db()
+        assert new.policy() == Policy()
+
+    def test_an_invented_priority_is_refused(self, admin_client, ann) -> None:
+        response = admin_client.post(ADD, add_form(admin_client, ann, priority="urgent"))
+        assert "urgent is not one of the available choices" in unescape(response.content.decode())
+        assert not ApiKey.objects.exists()
 
 
 class TestAdd:
@@ -370,10 +401,33 @@ class TestUsers:
             "username": "ann",
             "date_joined_0": f"{joined:%Y-%m-%d}",
             "date_joined_1": f"{joined:%H:%M:%S}",
+            **POLICY_FORM,
         }
         response = await async_client.post(reverse("admin:auth_user_change", args=[ann.pk]), sent)
         assert response.status_code == 302
         assert (await api_key_lookup(plaintext=plaintext)).principal is None
+
+    @pytest.mark.django_db(transaction=True)
+    async def test_a_user_s_policy_reaches_its_keys_at_once(self, async_client, ann, key) -> None:
+        root = await User.objects.acreate_superuser("root", password="x")
+        await async_client.aforce_login(root)
+        before = (await api_key_lookup(plaintext=key[1].plaintext)).principal
+        assert (before.has_session_trust, before.priority) == (False, KeyPriority.NORMAL)
+        joined = ann.date_joined
+        sent = {
+            "username": "ann",
+            "is_active": "on",
+            "date_joined_0": f"{joined:%Y-%m-%d}",
+            "date_joined_1": f"{joined:%H:%M:%S}",
+            **POLICY_FORM,
+            "policy-0-has_session_trust": "on",
+            "policy-0-priority": "batch",
+            "policy-0-user": str(ann.pk),
+        }
+        response = await async_client.post(reverse("admin:auth_user_change", args=[ann.pk]), sent)
+        assert response.status_code == 302
+        after = (await api_key_lookup(plaintext=key[1].plaintext)).principal
+        assert (after.has_session_trust, after.priority) == (True, KeyPriority.BATCH)
 
     def test_the_list_takes_as_many_queries_for_200_users_as_for_10(self, admin_client) -> None:
         counts = []

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from accounts import keys, services
+from accounts.contracts import KeyPriority, Policy
 from accounts.models import ApiKey
 
 pytestmark = pytest.mark.django_db
@@ -24,6 +25,11 @@ def output_of(*arguments: str) -> str:
 
 
 class TestCreate:
+    def test_priority_and_session_trust_are_given_with_it(self) -> None:
+        arguments = ("--user", "ann", "--name", "x", "--priority", "batch", "--session-trust", "--json")
+        row = ApiKey.objects.get(pk=json.loads(output_of("api_key_create", *arguments))["id"])
+        assert row.policy() == Policy(has_session_trust=True, priority=KeyPriority.BATCH)
+
     def test_json_is_one_object_with_the_key(self) -> None:
         answer = json.loads(output_of("api_key_create", "--user", "ann", "--name", "Büro", "--json"))
         row = ApiKey.objects.get()

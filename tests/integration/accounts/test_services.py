@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from accounts import keys, services
-from accounts.contracts import KeyState
+from accounts.contracts import KeyPriority, KeyState, Policy
 from accounts.models import ApiKey
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +82,33 @@ class TestUpdate:
         services.api_key_update(key=row, name="old", expires_at=row.expires_at)
         with pytest.raises(ValidationError, match="future"):
             services.api_key_update(key=row, name="old", expires_at=row.expires_at + timedelta(hours=1))
+
+
+class TestPolicies:
+    @pytest.mark.parametrize(
+        ("of_user", "of_key", "expected"),
+        [
+            (None, Policy(), (False, KeyPriority.NORMAL)),
+            (Policy(True, KeyPriority.BATCH), Policy(), (True, KeyPriority.BATCH)),
+            (Policy(False, KeyPriority.BATCH), Policy(True, KeyPriority.NORMAL), (True, KeyPriority.NORMAL)),
+            (Policy(False, None), Policy(False, KeyPriority.INTERACTIVE), (False, KeyPriority.INTERACTIVE)),
+        ],
+    )
+    def test_what_was_decided_about_the_key_comes_before_the_user(
+        self, ann, of_user, of_key, expected
+    ) -> None:
+        if of_user is not None:
+            services.user_policy_set(user=ann, policy=Policy())
+            services.user_policy_set(user=ann, policy=of_user)
+        row, _ = services.api_key_create(user=ann, name="laptop", policy=of_key)
+        principal = ApiKey.objects.get(pk=row.pk).facts().principal
+        assert (principal.has_session_trust, principal.priority) == expected
+
+    def test_an_update_that_says_nothing_of_it_leaves_a_key_s_policy(self, ann) -> None:
+        decided = Policy(has_session_trust=True, priority=KeyPriority.BATCH)
+        row, _ = services.api_key_create(user=ann, name="laptop", policy=decided)
+        services.api_key_update(key=row, name="desk", expires_at=None)
+        assert ApiKey.objects.get(pk=row.pk).policy() == decided
 
 
 class TestRevoke:

@@ -4,6 +4,7 @@ from inference.admission.controller import AdmissionController
 from inference.domain.admission import Submission
 from inference.domain.errors import ContextLengthExceeded, ServerOverloaded, ServiceUnavailable
 from inference.domain.requests import GenerationRequest
+from tests.admission_parts import NoCache, tell_nobody
 
 
 def submission(name: str = "r", *, prompt: int = 10, max_tokens: int = 10) -> Submission:
@@ -11,7 +12,7 @@ def submission(name: str = "r", *, prompt: int = 10, max_tokens: int = 10) -> Su
 
 
 def controller(*, lanes: int = 2, waiting: int = 16, cells: int = 1000) -> AdmissionController:
-    return AdmissionController(num_lanes=lanes, max_waiting=waiting, num_cells=cells)
+    return AdmissionController(num_lanes=lanes, max_waiting=waiting, num_cells=cells, record=tell_nobody)
 
 
 def test_grants_in_order_of_arrival():
@@ -19,24 +20,24 @@ def test_grants_in_order_of_arrival():
     for name in "abc":
         admission.submit(submission(name))
 
-    grants = [admission.elect() for _ in range(3)]
+    grants = [admission.elect(NoCache()) for _ in range(3)]
 
     assert [g.submission.request.request_id for g in grants if g] == ["a", "b", "c"]
-    assert admission.elect() is None
+    assert admission.elect(NoCache()) is None
     admission.check_integrity()
 
 
 def test_nobody_overtakes_a_first_one_that_does_not_fit_yet():
     admission = controller(cells=100)
     admission.submit(submission("big", prompt=80))
-    big = admission.elect()
+    big = admission.elect(NoCache())
     admission.submit(submission("also big", prompt=80))
     admission.submit(submission("small", prompt=1))
 
-    assert admission.elect() is None
+    assert admission.elect(NoCache()) is None
     assert big is not None
     big.release()
-    second = admission.elect()
+    second = admission.elect(NoCache())
     assert second is not None and second.submission.request.request_id == "also big"
 
 
@@ -46,7 +47,7 @@ def test_a_withdrawn_ticket_is_never_elected_and_a_taken_one_cannot_be_withdrawn
 
     assert first.withdraw() is True
     assert first.withdraw() is False
-    grant = admission.elect()
+    grant = admission.elect(NoCache())
     assert grant is not None and grant.submission.request.request_id == "b"
     assert second.withdraw() is False
 
@@ -54,7 +55,7 @@ def test_a_withdrawn_ticket_is_never_elected_and_a_taken_one_cannot_be_withdrawn
 def test_release_is_effective_once():
     admission = controller()
     admission.submit(submission())
-    grant = admission.elect()
+    grant = admission.elect(NoCache())
     assert grant is not None
 
     grant.release()

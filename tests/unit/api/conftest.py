@@ -11,8 +11,10 @@ from channels.routing import URLRouter
 from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
 from accounts.keys import mint
 from inference.api.authentication import Authenticator
+from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.outcomes import RequestSummary
+from inference.domain.time_limits import TimeLimits
 from inference.routing import api_routes
 from inference.runtime import Runtime, RuntimeSettings
 from tests.asgi import Exchange, exchange
@@ -28,6 +30,7 @@ class Site:
 
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     records: list[RequestSummary] = field(default_factory=list)
+    events: list[AdmissionEvent] = field(default_factory=list)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -36,8 +39,10 @@ class Site:
     max_body_bytes: int = 1_000_000
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    session_header: str = ""
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
     load_failure: Exception | None = None
-    stall_timeout_s: float = 0.0
+    watchdog_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.runtime = Runtime(
@@ -46,7 +51,9 @@ class Site:
                 max_waiting=16,
                 strict_fields=self.strict_fields,
                 has_shared_prefixes=self.has_shared_prefixes,
-                stall_timeout_s=self.stall_timeout_s,
+                watchdog_s=self.watchdog_s,
+                session_header=self.session_header,
+                time_limits=self.time_limits,
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
@@ -63,6 +70,9 @@ class Site:
 
     def record(self, summary: RequestSummary) -> None:
         self.records.append(summary)
+
+    def record_event(self, event: AdmissionEvent) -> None:
+        self.events.append(event)
 
     async def _look_up(self, key: str) -> KeyLookup:
         if not self.has_accounts:

@@ -148,7 +148,7 @@ async def test_use_of_a_key_is_noted(site):
 
 async def test_an_engine_that_hangs_is_given_up_and_readiness_says_so(caplog):
     """Its statistics do not move while it has work: whoever waits is told, newcomers are refused."""
-    site = Site(stall_timeout_s=0.02)
+    site = Site(watchdog_s=0.02)
     site.runtime.watch()
     await started(site)
     site.engine.play = lambda handle: handle.start().say("so far")

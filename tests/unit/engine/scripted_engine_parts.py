@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
-from inference.domain.errors import SkippyError
+from inference.domain.cache_affinity import CacheAffinity
+from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.events import Event, Failed, Finished, TokenBatch
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
+from inference.domain.timings import Timings
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.memory_plan import DeviceMemory
@@ -217,9 +219,11 @@ class CountedGrant:
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.num_releases = 0
+        self.num_output_tokens = 0
 
-    def release(self) -> None:
+    def release(self, *, num_output_tokens: int = 0) -> None:
         self.num_releases += 1
+        self.num_output_tokens = num_output_tokens
 
 
 class QueueTicket:
@@ -227,6 +231,7 @@ class QueueTicket:
         self._queue = queue
         self._submission = submission
         self._lock = lock
+        self.notes: list[object] = []
 
     def withdraw(self) -> bool:
         with self._lock:
@@ -235,6 +240,15 @@ class QueueTicket:
             except ValueError:
                 return False
             return True
+
+    def note_started(self) -> None:
+        self.notes.append("started")
+
+    def note_completed(self, timings: Timings) -> None:
+        self.notes.append(timings)
+
+    def note_failed(self) -> None:
+        self.notes.append("failed")
 
 
 class FifoAdmission:
@@ -245,6 +259,7 @@ class FifoAdmission:
         self.grants: list[CountedGrant] = []
         self.closed_with: SkippyError | None = None
         self.elect_error: Exception | None = None
+        self.tickets: list[QueueTicket] = []
         self._lock = threading.Lock()
 
     def submit(self, submission: Submission) -> QueueTicket:
@@ -252,9 +267,20 @@ class FifoAdmission:
             if self.closed_with is not None:
                 raise self.closed_with
             self.waiting.append(submission)
-            return QueueTicket(self.waiting, submission, self._lock)
+            ticket = QueueTicket(self.waiting, submission, self._lock)
+            self.tickets.append(ticket)
+            return ticket
 
-    def elect(self) -> CountedGrant | None:
+    def refuse_early(
+        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
+    ) -> None:
+        if self.closed_with is not None:
+            raise self.closed_with
+
+    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+        return ServerOverloaded(f"{request_id}: no lane within {allowed_s} s")
+
+    def elect(self, affinity: CacheAffinity) -> CountedGrant | None:
         with self._lock:
             if self.elect_error is not None:
                 raise self.elect_error

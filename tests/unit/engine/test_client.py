@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from inference.domain.backend import HoldReason
+from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
-from inference.engine.client import EngineClient
+from inference.domain.timings import Timings
+from inference.engine.client import MAX_UNREAD_EVENTS, EngineClient
 from inference.engine.config import EngineConfig
+from inference.engine.plan import StepOutcome
 from inference.engine.thread import EngineThread
 from tests.unit.engine.scripted_engine_parts import FifoAdmission, ScriptedRunner, make_request
 
@@ -216,7 +219,7 @@ async def test_one_that_admission_lost_is_answered_when_the_engine_dies(served: 
         if isinstance(event, TokenBatch):
             break
 
-    def elect() -> None:
+    def elect(affinity: CacheAffinity) -> None:
         served.admission.waiting.popleft()
         raise RuntimeError("elected and lost")
 
@@ -240,9 +243,9 @@ async def test_before_the_start_it_says_that_the_model_loads() -> None:
 
 async def test_drain_waits_for_the_last_answer(served: Served) -> None:
     handle = served.client.submit(make_request(max_tokens=200))
+    reading = asyncio.ensure_future(_read(handle))
     assert await served.client.drain(PATIENCE_S)
-    await asyncio.sleep(0)
-    assert isinstance((await _read(handle))[-1], Finished)
+    assert isinstance((await reading)[-1], Finished)
 
 
 async def test_a_step_wakes_the_loop_once_however_many_sequences_it_has(served: Served) -> None:
@@ -273,3 +276,110 @@ def test_an_event_loop_that_ends_before_the_engine_is_survived(
     loop.close()
     assert thread.stop(PATIENCE_S)
     assert "after the end of the event loop" in caplog.text
+
+
+async def test_admission_hears_when_a_request_starts_fails_or_is_complete(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=2))
+    await _read(handle)
+    timings = Timings(num_prompt_tokens=3, num_predicted_tokens=2)
+    handle.note_completed(timings)
+    served.runner.outcomes.extend([StepOutcome.FAILED, StepOutcome.FAILED])  # together, and alone
+    await _read(served.client.submit(make_request("fails")))
+
+    assert [ticket.notes for ticket in served.admission.tickets] == [
+        ["started", timings],
+        ["started", "failed"],
+    ]
+
+
+async def test_the_deadline_goes_to_admission_with_the_request(served: Served) -> None:
+    handle = served.client.submit(make_request(), deadline_ts=123.0)
+    assert handle.submission.deadline_ts == 123.0
+    await _read(handle)
+
+
+async def test_refusals_before_and_after_the_queue_are_those_of_admission(served: Served) -> None:
+    served.client.refuse_early(request_id="r", num_prompt_bytes=10)
+    assert "r: no lane within 60" in served.client.reject_overdue(request_id="r", allowed_s=60).message
+    served.client.refuse(ServiceUnavailable("draining"))
+    with pytest.raises(ServiceUnavailable, match="draining"):
+        served.client.refuse_early(request_id="r", num_prompt_bytes=10)
+
+
+async def test_a_reader_that_does_not_read_holds_its_sequence_and_no_other(served: Served) -> None:
+    served.runner.before_run = lambda plan: time.sleep(0.001)
+    unread = served.client.submit(make_request("unread", max_tokens=500))
+    async with asyncio.timeout(PATIENCE_S):
+        while not served.client.statistics.num_held:
+            await asyncio.sleep(0.001)
+    other = served.client.submit(make_request("other", max_tokens=200))
+    assert len(tokens_of(await asyncio.wait_for(_read(other), PATIENCE_S))) == 200
+    # What the step under way still draws comes on top, and that a hand-over may lag some steps behind.
+    assert MAX_UNREAD_EVENTS <= len(unread._events) < 4 * MAX_UNREAD_EVENTS
+    num_unread = len(unread._events)
+    await asyncio.sleep(0.02)
+    assert len(unread._events) == num_unread
+
+    assert tokens_of(await asyncio.wait_for(_read(unread), PATIENCE_S)) == list(range(100, 600))
+    await served.until_idle()
+    assert served.client.statistics.num_held == 0
+    # Admission learns what the answer took, not how long its reader slept.
+    unread.note_completed(Timings(num_prompt_tokens=3, num_predicted_tokens=500, predicted_s=10.0))
+    (told,) = [note for note in served.admission.tickets[0].notes if isinstance(note, Timings)]
+    assert 5.0 < told.predicted_s < 9.98
+
+
+async def test_a_reader_that_keeps_up_is_never_held(served: Served) -> None:
+    served.runner.before_run = lambda plan: time.sleep(0.002)
+    handle = served.client.submit(make_request(max_tokens=300))
+    async for _ in handle:
+        assert not handle._is_full
+
+
+@pytest.mark.parametrize("unread", [False, True])
+async def test_it_says_once_when_the_engine_has_let_go(served: Served, unread: bool) -> None:
+    calls: list[str] = []
+    ended = served.client.submit(make_request("ended", max_tokens=3))
+    ended.when_released(lambda: calls.append("ended"))
+    await _read(ended)
+    assert calls == ["ended"]
+    ended.cancel()
+    late = served.client.submit(make_request("late", max_tokens=3))
+    await _read(late)
+    late.when_released(lambda: calls.append("late"))
+    assert calls == ["ended", "late"]
+
+    running = served.client.submit(make_request("running", max_tokens=1_000_000))
+    running.when_released(lambda: calls.append("running"))
+    await anext(running)
+    if unread:
+        async with asyncio.timeout(PATIENCE_S):
+            while not served.client.statistics.num_held:
+                await asyncio.sleep(0.001)
+    running.cancel()
+    assert calls == ["ended", "late"]  # its lane is still the engine's
+    async with asyncio.timeout(PATIENCE_S):
+        while len(calls) < 3:
+            await asyncio.sleep(0.001)
+    assert served.client.statistics.lanes.num_used == 0
+    assert calls == ["ended", "late", "running"]
+    assert not served.client._open
+
+
+async def test_who_leaves_the_queue_or_an_engine_that_ends_has_been_let_go(served: Served) -> None:
+    calls: list[str] = []
+    gate = threading.Event()
+    served.runner.before_run = lambda plan: gate.wait(PATIENCE_S) and None
+    handles = [served.client.submit(make_request(f"r{index}", max_tokens=1_000_000)) for index in range(3)]
+    for index, handle in enumerate(handles):
+        handle.when_released(lambda index=index: calls.append(f"r{index}"))
+    async with asyncio.timeout(PATIENCE_S):
+        while len(served.admission.waiting) != 1:
+            await asyncio.sleep(0.001)
+    handles[2].cancel()
+    assert calls == ["r2"]
+    handles[0].cancel()
+    gate.set()
+    assert await served.client.stop(PATIENCE_S)
+    await asyncio.sleep(0.01)
+    assert sorted(calls) == ["r0", "r1", "r2"]

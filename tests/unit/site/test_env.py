@@ -85,7 +85,17 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
         ("SKIPPY_KV_TYPE_V", "f8"),
         ("SKIPPY_FLASH_ATTENTION", "yes"),
         ("SKIPPY_LOAD_MODE", "fast"),
-        ("SKIPPY_STALL_TIMEOUT_S", "-1"),
+        ("SKIPPY_WATCHDOG_S", "-1"),
+        ("SKIPPY_ADMISSION_TIMEOUT_S", "-1"),
+        ("SKIPPY_REQUEST_TIMEOUT_S", "never"),
+        ("SKIPPY_STALL_TIMEOUT_S", "0"),
+        ("SKIPPY_STALL_TIMEOUT_S", "61"),
+        ("SKIPPY_KEEP_ALIVE_S", "inf"),
+        ("SKIPPY_EARLY_HEADERS_S", "-0.1"),
+        ("SKIPPY_SESSION_HEADER", "x session"),
+        ("SKIPPY_SESSION_HEADER", "x-session:"),
+        ("SKIPPY_SESSION_HEADER", "Sitzungsübersicht"),
+        ("SKIPPY_SESSION_HEADER", "Authorization"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_variable(name, value):

@@ -2,16 +2,32 @@ import itertools
 
 import pytest
 
-from inference.domain.errors import GenerationFailed, InvalidRequest, ServiceUnavailable
+from inference.domain.admission_events import AdmissionEvent, FrameKind, LaneFreed, ReceiverOutcome
+from inference.domain.errors import (
+    GenerationFailed,
+    GenerationTimeout,
+    InvalidRequest,
+    RequestCancelled,
+    ServerOverloaded,
+    ServiceUnavailable,
+)
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, RequestSummary
+from inference.domain.rejection_reason import RejectionReason
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from tests.clocks import FakeClock
 
 
 class Records(list[RequestSummary]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[AdmissionEvent] = []
+
     def record(self, summary: RequestSummary) -> None:
         self.append(summary)
+
+    def record_event(self, event: AdmissionEvent) -> None:
+        self.events.append(event)
 
 
 def begin(clock: FakeClock) -> tuple[RequestLifecycle, Records]:
@@ -43,6 +59,8 @@ def test_a_completed_request_leaves_one_record_with_its_times():
         (InvalidRequest("x"), Outcome.REJECTED),
         (ServiceUnavailable("x"), Outcome.REJECTED),
         (GenerationFailed("x"), Outcome.BACKEND_ERROR),
+        (GenerationTimeout("x"), Outcome.TIMED_OUT),
+        (RequestCancelled("x"), Outcome.CANCELLED),
     ],
 )
 def test_errors_are_told_apart(error, outcome):
@@ -54,15 +72,29 @@ def test_errors_are_told_apart(error, outcome):
     assert (records[0].status, records[0].error_code) == (error.status, error.code)
 
 
+def test_the_reason_of_a_refusal_by_admission_is_in_the_record():
+    lifecycle, records = begin(FakeClock())
+
+    lifecycle.fail(ServerOverloaded("full", reason=RejectionReason.QUEUE_FULL))
+
+    assert records[0].rejection_reason is RejectionReason.QUEUE_FULL
+
+
 ENDINGS = {
     "complete": lambda lifecycle: lifecycle.complete(FinishReason.STOP),
     "fail": lambda lifecycle: lifecycle.fail(GenerationFailed("x")),
     "disconnect": lambda lifecycle: lifecycle.disconnect(),
+    "lose": lambda lifecycle: lifecycle.lose(
+        ReceiverOutcome.STALLED, frame_kind=FrameKind.IN_FLIGHT, stall_limit_s=10.0
+    ),
+    "cancel": lambda lifecycle: lifecycle.cancel(),
 }
 FIRST = {
     "complete": Outcome.COMPLETED,
     "fail": Outcome.BACKEND_ERROR,
     "disconnect": Outcome.CLIENT_DISCONNECT,
+    "lose": Outcome.CLIENT_DISCONNECT,
+    "cancel": Outcome.CANCELLED,
 }
 
 
@@ -75,3 +107,58 @@ def test_whoever_ends_it_first_decides_and_there_is_one_record(order):
 
     assert [r.outcome for r in records] == [FIRST[order[0]]]
     assert lifecycle.is_ended
+
+
+@pytest.mark.parametrize("outcome", list(ReceiverOutcome))
+@pytest.mark.parametrize("kind", list(FrameKind))
+def test_a_lost_reader_is_told_apart_by_event_and_record(outcome, kind):
+    lifecycle, records = begin(FakeClock())
+    lifecycle.note_started(1001.0)
+
+    lifecycle.lose(outcome, frame_kind=kind, stall_limit_s=10.0)
+
+    assert records.events == [LaneFreed("id-1", outcome, kind, 10.0)]
+    assert (records[0].outcome, records[0].error_code) == (Outcome.CLIENT_DISCONNECT, outcome.value)
+
+
+def test_a_reader_lost_in_the_last_frames_does_not_unmake_a_complete_answer():
+    lifecycle, records = begin(FakeClock())
+    lifecycle.note_started(1001.0)
+    lifecycle.complete(FinishReason.STOP)
+
+    lifecycle.lose(ReceiverOutcome.STALLED, frame_kind=FrameKind.TERMINAL, stall_limit_s=10.0)
+
+    assert [record.outcome for record in records] == [Outcome.COMPLETED]
+    assert len(records.events) == 1
+
+
+def test_a_service_that_ends_refuses_who_waits_and_fails_who_runs():
+    waiting, running = begin(FakeClock()), begin(FakeClock())
+    running[0].note_started(1001.0)
+
+    for lifecycle, _ in (waiting, running):
+        lifecycle.fail(ServiceUnavailable("stopping"))
+
+    assert [waiting[1][0].outcome, running[1][0].outcome] == [Outcome.REJECTED, Outcome.BACKEND_ERROR]
+
+
+def test_the_session_is_in_the_record():
+    lifecycle, records = begin(FakeClock())
+    lifecycle.note_session(42, is_ignored=False)
+    other, others = begin(FakeClock())
+    other.note_session(None, is_ignored=True)
+
+    lifecycle.complete(FinishReason.STOP)
+    other.complete(FinishReason.STOP)
+
+    assert (records[0].session, records[0].was_session_ignored) == (42, False)
+    assert (others[0].session, others[0].was_session_ignored) == (None, True)
+
+
+def test_a_reader_that_leaves_while_it_waits_had_no_lane_to_be_freed():
+    lifecycle, records = begin(FakeClock())
+
+    lifecycle.lose(ReceiverOutcome.DROPPED, frame_kind=FrameKind.IN_FLIGHT, stall_limit_s=10.0)
+
+    assert records.events == []
+    assert records[0].error_code == "receiver_dropped"

@@ -1,0 +1,109 @@
+"""The wait between a request that is ready and its lane: its session's turn first, then the queue.
+
+Both waits share one deadline, set once. A request that waits for its session takes no place in the
+queue, so that one busy session cannot fill it. Whoever leaves on the way, for whatever reason, leaves
+nothing behind; a session is given up only when the engine has let go of the request, so that the next
+one of the same session cannot run beside the rest of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from inference.domain.backend import GenerationHandle
+from inference.domain.clock import Clock
+from inference.domain.requests import GenerationRequest
+from inference.domain.time_limits import TimeLimits
+from inference.openai.protocol import OutputRequest
+from inference.parsing.text_stream import TextStream
+from inference.services.caller import Caller
+from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
+from inference.streaming.lifecycle import RequestLifecycle
+from inference.streaming.sessions import SessionRegistry
+
+
+class Entrance:
+    """`limits.admission_s` is the time for both waits together; 0 waits until cancelled."""
+
+    def __init__(self, *, sessions: SessionRegistry, clock: Clock, limits: TimeLimits) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._limits = limits
+
+    def refuse_early(
+        self,
+        model: ServedModel,
+        request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+        *,
+        num_prompt_bytes: int,
+    ) -> None:
+        """Raise ServerOverloaded where there is no room, before the prompt costs anything. Whoever may
+        have to wait for its session first is asked later: until then there may be room."""
+        if caller.session is None:
+            model.backend.refuse_early(
+                request_id=lifecycle.identity.request_id,
+                num_prompt_bytes=num_prompt_bytes,
+                deadline_ts=self._deadline_ts(request),
+            )
+
+    def _deadline_ts(self, request: OutputRequest) -> float | None:
+        """When a lane comes too late: at the end of its wait, or of the whole request."""
+        limits_s = [self._limits.admission_s or None, self._limits.of_request(request.timeout_s)]
+        limit_s = min([limit for limit in limits_s if limit is not None], default=None)
+        return None if limit_s is None else self._clock.monotonic() + limit_s
+
+    async def enter(
+        self,
+        generation: GenerationRequest,
+        model: ServedModel,
+        request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+    ) -> GenerationStream:
+        """The request's stream, once it has its lane. Raises ServerOverloaded (no room, or no lane in
+        time) and whatever else the backend refuses with."""
+        limit_s = self._limits.admission_s or None
+        arrived_ts = self._clock.monotonic()
+        deadline_ts = self._deadline_ts(request)
+        try:
+            async with asyncio.timeout(limit_s) as deadline:
+                handle = await self._submit(generation, model, caller, deadline_ts)
+                stream = GenerationStream(
+                    handle,
+                    text=TextStream(
+                        model.tokenizer.pieces,
+                        request.stop,
+                        tracks_tokens=request.num_top_logprobs is not None,
+                    ),
+                    tokenizer=model.tokenizer,
+                    num_prompt_tokens=len(generation.prompt_token_ids),
+                    submitted_ts=arrived_ts,
+                    lifecycle=lifecycle,
+                )
+                try:
+                    await stream.started()
+                except BaseException:
+                    stream.close()
+                    raise
+                return stream
+        except TimeoutError:
+            if limit_s is None or not deadline.expired():
+                raise
+        raise model.backend.reject_overdue(request_id=generation.request_id, allowed_s=limit_s)
+
+    async def _submit(
+        self, generation: GenerationRequest, model: ServedModel, caller: Caller, deadline_ts: float | None
+    ) -> GenerationHandle:
+        if caller.session is None:
+            return model.backend.submit(generation, deadline_ts=deadline_ts)
+        hold = await self._sessions.acquire(caller.session)
+        try:
+            handle = model.backend.submit(generation, deadline_ts=deadline_ts)
+        except BaseException:
+            hold.release()
+            raise
+        handle.when_released(hold.release)
+        return handle
