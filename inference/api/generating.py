@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from accounts.contracts import Principal
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
-from inference.domain.admission_events import FrameKind
+from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.logprobs import AnswerPart
@@ -134,7 +134,8 @@ class GeneratingConsumer(ApiConsumer):
         lifecycle, loss = self._lifecycle, self._channel.loss
         if lifecycle is None:
             return
-        if loss is not None and self.respond.is_begun and not self.respond.is_delivered:
+        is_reader = self.respond.is_begun or loss is ReceiverOutcome.STALLED
+        if loss is not None and is_reader and not self.respond.is_delivered:
             kind = FrameKind.TERMINAL if self._channel.is_terminal else FrameKind.IN_FLIGHT
             lifecycle.lose(loss, frame_kind=kind, stall_limit_s=self._channel.stall_limit_s)
         elif loss is not None:

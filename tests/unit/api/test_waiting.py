@@ -162,13 +162,13 @@ async def test_who_gets_no_lane_in_time_is_429_with_the_reason():
 
 
 async def test_session_and_queue_share_the_deadline():
-    site = await make_site(time_limits=TimeLimits(admission_s=0.2))
+    site = await make_site(time_limits=TimeLimits(admission_s=0.8))
     loop = asyncio.get_running_loop()
     site.engine.play = lambda handle: handle.start() if len(site.engine.handles) == 1 else None
     first = ask(site, chat(), **SESSION)
     await until(lambda: len(site.engine.handles) == 1)
     second, began = ask(site, chat(), **SESSION), loop.time()
-    await asyncio.sleep(0.12)
+    await asyncio.sleep(0.5)
     site.engine.handles[0].finish()
     await first.answer()
     await until(lambda: len(site.engine.handles) == 2)
@@ -176,7 +176,7 @@ async def test_session_and_queue_share_the_deadline():
     answer = await second.answer()
 
     assert answer.status == 429
-    assert 0.19 <= loop.time() - began < 0.32
+    assert 0.79 <= loop.time() - began < 1.3
     assert site.runtime.sessions.statistics() == SessionStatistics()
 
 
@@ -411,7 +411,7 @@ async def test_a_stalled_reader_is_ended_within_the_limit_and_told_apart():
 
     await asyncio.wait_for(client.task, 2.0)
 
-    assert 0.1 <= loop.time() - began < 0.5
+    assert 0.1 <= loop.time() - began < 1.0
     assert client.num_aborts == 1
     assert site.engine.handles[0].is_cancelled
     (record,) = site.records

@@ -7,7 +7,7 @@ import pytest
 from inference.domain.admission_events import ReceiverOutcome
 from inference.streaming.event_channel import EventChannel, ReceiverLost
 
-LIMIT_S = 0.1
+LIMIT_S = 0.25
 
 
 class Client:
@@ -88,7 +88,7 @@ async def test_the_limit_is_for_one_send_and_not_for_all():
     async def read_slowly():
         for _ in range(6):
             client.reads.clear()
-            await asyncio.sleep(LIMIT_S / 2)
+            await asyncio.sleep(LIMIT_S / 3)
             client.reads.set()
             await asyncio.sleep(0)
 
@@ -207,12 +207,12 @@ async def test_a_silent_stream_says_something_first_late_then_at_intervals():
         await channel.send(body("alive"))
 
     async with channel:
-        channel.keep_alive(say, first_s=0.1, every_s=0.03)
-        await asyncio.sleep(0.07)
+        channel.keep_alive(say, first_s=0.2, every_s=0.05)
+        await asyncio.sleep(0.06)
         assert client.got == []
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)
 
-    assert 3 <= len(client.got) <= 7
+    assert 3 <= len(client.got) <= 10
     num = len(client.got)
     await asyncio.sleep(0.1)
     assert len(client.got) == num  # nothing after the end
@@ -226,7 +226,7 @@ async def test_a_stream_that_speaks_is_not_interrupted():
         await channel.send(body("alive"))
 
     async with channel:
-        channel.keep_alive(say, first_s=0.2, every_s=0.2)
+        channel.keep_alive(say, first_s=0.25, every_s=0.25)
         for _ in range(30):
             await channel.send(body("text"))
             await asyncio.sleep(0.01)
