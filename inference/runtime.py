@@ -13,11 +13,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
 
+from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
@@ -70,6 +71,7 @@ class RuntimeSettings:
     max_waiting: int
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,9 @@ class Runtime:
             num_lanes=self.settings.num_lanes,
             max_waiting=self.settings.max_waiting,
             num_cells=num_cells,
+            clock=self._clock,
             record=self._recorder.record_event,
+            concurrency=self.settings.concurrency,
         )
         return self.admission
 

@@ -52,6 +52,7 @@ def make_runtime(environment: Environment) -> Runtime:
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
+            concurrency=environment.concurrency,
         ),
         loader=LocalEngineLoader(
             model_path,

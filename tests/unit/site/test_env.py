@@ -1,5 +1,6 @@
 import pytest
 
+from inference.admission.concurrency import ConcurrencySettings
 from skippy_site.env import Environment, EnvironmentProblem, read_environment, variable_name
 
 
@@ -34,6 +35,27 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
     assert (found.prefix_cache, found.shared_prefixes) == (False, True)
 
 
+def test_the_adaptive_limit_is_off_and_starts_with_the_lanes_unless_told():
+    assert read_environment({}).concurrency == ConcurrencySettings()
+    found = read_environment(
+        {
+            "SKIPPY_ADAPTIVE_CONCURRENCY": "on",
+            "SKIPPY_ADAPTIVE_INITIAL_LIMIT": "2",
+            "SKIPPY_ADAPTIVE_WINDOW": "32",
+            "SKIPPY_ADAPTIVE_MIN_IMPROVEMENT": "0.05",
+            "SKIPPY_ADAPTIVE_MAX_LATENCY_REGRESSION": "0.2",
+            "SKIPPY_ADAPTIVE_MAX_HARDWARE_REGRESSION": "0.3",
+            "SKIPPY_ADAPTIVE_COOLDOWN_WINDOWS": "4",
+            "SKIPPY_ADAPTIVE_IDLE_RESET_S": "7.5",
+        }
+    )
+    assert found.concurrency == ConcurrencySettings(True, 2, 32, 0.05, 0.2, 0.3, 4, 7.5)
+    with pytest.raises(
+        EnvironmentProblem, match="SKIPPY_ADAPTIVE_INITIAL_LIMIT: 5 is more than SKIPPY_LANES, 4"
+    ):
+        read_environment({"SKIPPY_LANES": "4", "SKIPPY_ADAPTIVE_INITIAL_LIMIT": "5"})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -44,6 +66,8 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
         ("SKIPPY_LANES", "0"),
         ("SKIPPY_LANES", "251"),
         ("SKIPPY_CONTEXT", "-1"),
+        ("SKIPPY_ADAPTIVE_WINDOW", "0"),
+        ("SKIPPY_ADAPTIVE_MIN_IMPROVEMENT", "-0.1"),
         ("SKIPPY_SERVER", "gunicorn"),
         ("SKIPPY_DRAIN_GRACE_S", "nan"),
         ("SKIPPY_STRICT_FIELDS", "maybe"),
