@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inference.admission.concurrency import ConcurrencySettings
-from inference.admission.controller import AdmissionController, LaneGrant
+from inference.admission.controller import AdmissionController
+from inference.admission.lane_grant import LaneGrant
 from inference.domain.admission import Submission
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.cache_affinity import PrefixCacheStatistics, TokenIds

@@ -21,12 +21,13 @@ from inference.admission import refusals
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.concurrency_control import ConcurrencyControl, Demand
 from inference.admission.estimator import EstimatorStatistics, ServiceEstimator, Work
-from inference.admission.limiter import LimiterStatistics, Permit
+from inference.admission.lane_grant import LaneGrant
+from inference.admission.limiter import LimiterStatistics
 from inference.admission.queue import AdmissionQueue, AdmissionQueueStatistics
+from inference.admission.queue_ticket import QueueTicket
 from inference.admission.ranking import rank_waiters
 from inference.admission.served_tokens import ServedTokens
 from inference.admission.token_budget import (
-    Reservation,
     TokenBudget,
     TokenBudgetStatistics,
     needed_tokens,
@@ -50,62 +51,6 @@ class AdmissionStatistics:
     estimator: EstimatorStatistics
     num_granted: int
     is_open: bool
-
-
-class QueueTicket:
-    """The caller's place in the queue, and its way to say what came of it."""
-
-    __slots__ = ("_controller", "_is_told", "_is_weighed", "_waiter")
-
-    def __init__(self, controller: AdmissionController, waiter: Waiter) -> None:
-        self._controller = controller
-        self._waiter = waiter
-        self._is_told = False
-        self._is_weighed = False
-
-    def withdraw(self) -> bool:
-        return self._controller._withdraw(self._waiter)
-
-    def note_started(self) -> None:
-        admission = self._waiter.admission
-        if admission is not None and not self._is_told:
-            self._is_told = True
-            self._controller._record(admission.event)
-
-    def note_completed(self, timings: Timings) -> None:
-        admission = self._waiter.admission
-        if admission is not None and not self._is_weighed:
-            self._is_weighed = True
-            self._controller._observe_completed(admission.demand, timings)
-
-    def note_failed(self) -> None:
-        if self._waiter.admission is not None and not self._is_weighed:
-            self._is_weighed = True
-            self._controller._observe_failed()
-
-
-class LaneGrant:
-    """What the engine holds while a submission runs."""
-
-    __slots__ = ("_controller", "permit", "reservation", "waiter")
-
-    def __init__(
-        self, controller: AdmissionController, waiter: Waiter, permit: Permit, reservation: Reservation
-    ) -> None:
-        self._controller = controller
-        self.waiter = waiter
-        self.permit = permit
-        self.reservation = reservation
-
-    @property
-    def submission(self) -> Submission:
-        return self.waiter.submission
-
-    def release(self, *, num_output_tokens: int = 0) -> None:
-        self._controller._release(self, num_output_tokens)
-
-    def __repr__(self) -> str:
-        return f"<LaneGrant of {self.waiter!r}, {self.permit!r}, {self.reservation!r}>"
 
 
 class AdmissionController:
@@ -215,7 +160,12 @@ class AdmissionController:
         self._tell_rejected(request_id, error)
         return error
 
-    def _withdraw(self, waiter: Waiter) -> bool:
+    def tell(self, event: AdmissionEvent) -> None:
+        """To the recorder; never under the mutex."""
+        self._record(event)
+
+    def withdraw(self, waiter: Waiter) -> bool:
+        """Its ticket's; False where it does not wait any more."""
         with self._lock:
             if not self._queue.remove(waiter):
                 return False
@@ -248,7 +198,7 @@ class AdmissionController:
         with self._lock:
             queue = self._queue.statistics()
             predicted_s = self._estimator.predicted_wait_s()
-        self._record(Rejected(request_id, error.reason, queue.num_waiting, queue.max_waiting, predicted_s))
+        self.tell(Rejected(request_id, error.reason, queue.num_waiting, queue.max_waiting, predicted_s))
 
     # -- the engine thread's side -----------------------------------------------------------------
 
@@ -305,7 +255,8 @@ class AdmissionController:
         self._grants.add(grant)
         return grant
 
-    def _release(self, grant: LaneGrant, num_output_tokens: int) -> None:
+    def release(self, grant: LaneGrant, num_output_tokens: int) -> None:
+        """Its grant's: all that it held comes back at once, and once."""
         with self._lock:
             if grant not in self._grants:
                 return
@@ -339,7 +290,8 @@ class AdmissionController:
 
     # -- learning, on the caller's side -----------------------------------------------------------
 
-    def _observe_completed(self, demand: Demand, timings: Timings) -> None:
+    def observe_completed(self, demand: Demand, timings: Timings) -> None:
+        """A ticket's note: how long which work took, and under which demand."""
         with self._lock:
             self._estimator.observe_completed(
                 Work(timings.num_prompt_tokens, timings.num_predicted_tokens),
@@ -351,14 +303,15 @@ class AdmissionController:
             )
             self._adapt(decision)
         if decision is not None:
-            self._record(decision)
+            self.tell(decision)
 
-    def _observe_failed(self) -> None:
+    def observe_failed(self) -> None:
+        """A ticket's note: the engine could not go on."""
         with self._lock:
             decision = self._concurrency.observe_failed()
             self._adapt(decision)
         if decision is not None:
-            self._record(decision)
+            self.tell(decision)
 
     def _adapt(self, decision: ConcurrencyAdapted | None) -> None:
         if decision is not None:

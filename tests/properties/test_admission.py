@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from inference.admission.bypass_bound import MAX_BYPASSES
 from inference.admission.concurrency import ConcurrencySettings
-from inference.admission.controller import LaneGrant, QueueTicket
+from inference.admission.lane_grant import LaneGrant
+from inference.admission.queue_ticket import QueueTicket
 from inference.domain.admission import Submission
 from inference.domain.admission_events import ConcurrencyAdapted, Rejected
 from inference.domain.errors import ContextLengthExceeded, ServerOverloaded, ServiceUnavailable
