@@ -32,6 +32,7 @@ class RadixWalk:
     def __init__(self, root: RadixNode | None, num_cells: Callable[[int], int]) -> None:
         self._root = root
         self._num_cells = num_cells
+        self._most_of: dict[RadixNode, int] = {}
         self._path: list[Station] = []
         self._num_walked = 0
         self._most = 0
@@ -59,10 +60,17 @@ class RadixWalk:
             known = max(num_shared - at, 0)
             length = known + num_common(child.run[known:], tokens[at + known :])
             at += length
-            most = max(most, min(at, max(map(self._num_cells, child.holders))))
+            most = max(most, min(at, self._most_cells(child)))
             if length < len(child.run):
                 break
             node = child
             self._path.append(Station(node, at, most))
         self._num_walked, self._most = at, most
+        return most
+
+    def _most_cells(self, node: RadixNode) -> int:
+        """Of one holder of a node; looked up once for all prompts that come by."""
+        most = self._most_of.get(node)
+        if most is None:
+            most = self._most_of[node] = max(map(self._num_cells, node.holders))
         return most
