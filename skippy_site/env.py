@@ -81,6 +81,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     adaptive_cooldown_windows: Annotated[
         int, Meta(ge=0, le=1000, description="decisions without a new attempt after one that failed")
     ] = 2
+    adaptive_relief_windows: Annotated[
+        int, Meta(ge=0, le=1000, description="decisions at one limit before one fewer is tried; 0: never")
+    ] = 8
     adaptive_idle_reset_s: Annotated[
         Seconds, Meta(description="time without demand after which measurements are forgotten")
     ] = 5.0
@@ -159,6 +162,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             max_latency_regression=self.adaptive_max_latency_regression,
             max_hardware_regression=self.adaptive_max_hardware_regression,
             cooldown_windows=self.adaptive_cooldown_windows,
+            relief_windows=self.adaptive_relief_windows,
             idle_reset_s=self.adaptive_idle_reset_s,
         )
 

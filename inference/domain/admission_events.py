@@ -69,6 +69,10 @@ class LimitReason(Enum):
     COOLDOWN = "reprobe-cooldown"
     CEILING_REACHED = "hard-ceiling-reached"
     ROLLBACK_DRAINING = "rollback-draining"
+    RELIEF = "latency-relief"
+    RELIEF_OPEN = "relief-open"
+    RELIEF_HEALTHY = "relief-healthy"
+    RELIEF_COSTS = "relief-not-worth-it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,3 +264,71 @@ def test_thresholds_are_settings():
     assert is_decision(bench.window(4), LimitAction.PROBE, LimitReason.HARDWARE_HEADROOM, 1, 2)
     decision = bench.window(4, latency_s=0.19, every_s=0.05)
     assert is_decision(decision, LimitAction.COMMIT, LimitReason.PROBE_HEALTHY, 1, 2)
+
+
+def at_ceiling(**settings: float) -> Bench:
+    """Four of four lanes are used, and one window has been seen."""
+    bench = Bench(4, 4, relief_windows=2, **settings)
+    assert is_decision(bench.window(), LimitAction.HOLD, LimitReason.CEILING_REACHED, 4, 4)
+    return bench
+
+
+def test_after_some_windows_at_the_ceiling_one_fewer_is_tried_and_kept_where_as_much_is_served_sooner():
+    bench = at_ceiling()
+    assert is_decision(bench.window(latency_s=0.1), LimitAction.PROBE, LimitReason.RELIEF, 4, 3)
+    for _ in range(4):  # those who ran beside more
+        assert bench.complete(latency_s=9.0) is None
+    for _ in range(3):
+        decision = bench.window(latency_s=0.075)
+        assert is_decision(decision, LimitAction.HOLD, LimitReason.RELIEF_OPEN, 3, 3)
+    decision = bench.window(latency_s=0.075)
+    assert is_decision(decision, LimitAction.COMMIT, LimitReason.RELIEF_HEALTHY, 4, 3)
+    assert is_decision(bench.window(latency_s=0.075), LimitAction.PROBE, LimitReason.RELIEF, 3, 2)
+
+
+def test_a_relief_that_costs_throughput_is_taken_back_and_the_ceiling_held():
+    bench = at_ceiling()
+    bench.window()
+    for _ in range(4):
+        bench.complete()
+    decision = bench.window(latency_s=0.1, every_s=0.14)
+    assert is_decision(decision, LimitAction.ROLLBACK, LimitReason.RELIEF_COSTS, 3, 4)
+    for reason in [LimitReason.COOLDOWN, LimitReason.COOLDOWN, LimitReason.CEILING_REACHED]:
+        assert is_decision(bench.window(), LimitAction.HOLD, reason, 4, 4)
+    assert is_decision(bench.window(), LimitAction.PROBE, LimitReason.RELIEF, 4, 3)
+
+
+def test_where_one_more_did_not_pay_one_fewer_is_tried_before_that_is_tried_again():
+    bench = Bench(8, 2, relief_windows=4)
+    assert is_decision(bench.window(), LimitAction.PROBE, LimitReason.HARDWARE_HEADROOM, 2, 3)
+    assert is_decision(bench.window(), LimitAction.ROLLBACK, LimitReason.NOT_IMPROVED, 3, 2)
+    for _ in range(2):
+        assert is_decision(bench.window(), LimitAction.HOLD, LimitReason.COOLDOWN, 2, 2)
+    assert is_decision(bench.window(), LimitAction.PROBE, LimitReason.RELIEF, 2, 1)
+    for _ in range(2):
+        bench.complete()
+    decision = bench.window(every_s=0.2)
+    assert is_decision(decision, LimitAction.ROLLBACK, LimitReason.RELIEF_COSTS, 1, 2)
+    for _ in range(2):
+        assert is_decision(bench.window(), LimitAction.HOLD, LimitReason.COOLDOWN, 2, 2)
+    assert is_decision(bench.window(), LimitAction.PROBE, LimitReason.HARDWARE_HEADROOM, 2, 3)
+
+
+def test_without_relief_the_ceiling_is_held_for_ever_and_probes_follow_each_cooldown():
+    bench = Bench(2, 2, relief_windows=0)
+    for _ in range(20):
+        assert is_decision(bench.window(), LimitAction.HOLD, LimitReason.CEILING_REACHED, 2, 2)
+    lower = Bench(4, 2, relief_windows=0)
+    lower.window()
+    lower.window()
+    for _ in range(2):
+        assert is_decision(lower.window(), LimitAction.HOLD, LimitReason.COOLDOWN, 2, 2)
+    assert is_decision(lower.window(), LimitAction.PROBE, LimitReason.HARDWARE_HEADROOM, 2, 3)
+
+
+def test_a_failure_during_a_relief_gives_the_lane_back():
+    bench = at_ceiling()
+    bench.window()
+    decision = bench.rule.observe_failed()
+    assert is_decision(decision, LimitAction.ROLLBACK, LimitReason.GENERATION_FAILURE, 3, 4)
+    assert is_decision(bench.window(), LimitAction.HOLD, LimitReason.COOLDOWN, 4, 4)

@@ -46,10 +46,11 @@ def test_the_adaptive_limit_is_off_and_starts_with_the_lanes_unless_told():
             "SKIPPY_ADAPTIVE_MAX_LATENCY_REGRESSION": "0.2",
             "SKIPPY_ADAPTIVE_MAX_HARDWARE_REGRESSION": "0.3",
             "SKIPPY_ADAPTIVE_COOLDOWN_WINDOWS": "4",
+            "SKIPPY_ADAPTIVE_RELIEF_WINDOWS": "6",
             "SKIPPY_ADAPTIVE_IDLE_RESET_S": "7.5",
         }
     )
-    assert found.concurrency == ConcurrencySettings(True, 2, 32, 0.05, 0.2, 0.3, 4, 7.5)
+    assert found.concurrency == ConcurrencySettings(True, 2, 32, 0.05, 0.2, 0.3, 4, 6, 7.5)
     with pytest.raises(
         EnvironmentProblem, match="SKIPPY_ADAPTIVE_INITIAL_LIMIT: 5 is more than SKIPPY_LANES, 4"
     ):
