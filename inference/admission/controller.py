@@ -26,6 +26,7 @@ from inference.admission.limiter import LimiterStatistics
 from inference.admission.queue import AdmissionQueue, AdmissionQueueStatistics
 from inference.admission.queue_ticket import QueueTicket
 from inference.admission.ranking import rank_waiters
+from inference.admission.return_schedule import ReturnSchedule
 from inference.admission.served_tokens import ServedTokens
 from inference.admission.token_budget import (
     TokenBudget,
@@ -79,6 +80,7 @@ class AdmissionController:
         self._concurrency = ConcurrencyControl(concurrency, num_lanes=num_lanes)
         self._limiter = self._concurrency.limiter
         self._estimator = ServiceEstimator(concurrency=self._limiter.limit)
+        self._returns = ReturnSchedule()
         self._grants: set[LaneGrant] = set()
         self._closed: SkippyError | None = None
         # Nobody could be elected, and nothing has changed since.
@@ -119,14 +121,14 @@ class AdmissionController:
             queue.start(waiter)
         else:
             if queue.is_full:
-                return self._queue_full()
+                return self._queue_full(work)
             self._concurrency.note_queued()
             waiter.has_waited = True
             waiter.predicted_wait_s = self._estimator.predicted_wait_s()
             allowed_s = self._allowed_s(waiter.submission.deadline_ts)
             waiter.work = self._estimator.reserve_queued(work, allowed_s=allowed_s)
             if waiter.work is None:
-                return self._too_late(allowed_s or 0.0)
+                return self._too_late(work, allowed_s or 0.0)
             queue.push(waiter)
         self._is_settled = False
         return None
@@ -147,16 +149,17 @@ class AdmissionController:
         most = needed_tokens(num_prompt_tokens=num_prompt_bytes, max_tokens=1)
         if not self._queue.num_waiting or not self._budget.is_possible(most):
             return None
+        work = self._estimator.unread_work(num_prompt_bytes=num_prompt_bytes)
         if self._queue.is_full:
-            return self._queue_full()
+            return self._queue_full(work)
         allowed_s = self._allowed_s(deadline_ts)
-        return self._too_late(allowed_s or 0.0) if self._estimator.is_too_late(allowed_s) else None
+        return self._too_late(work, allowed_s or 0.0) if self._estimator.is_too_late(allowed_s) else None
 
     def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
         """The error for a request that had no lane in the time that it had."""
         with self._lock:
-            predicted_s = self._estimator.predicted_wait_s()
-        error = refusals.overdue(allowed_s=allowed_s, predicted_wait_s=predicted_s)
+            return_s = self._return_s(self._estimator.unread_work(num_prompt_bytes=0))
+        error = refusals.overdue(allowed_s=allowed_s, return_s=return_s)
         self._tell_rejected(request_id, error)
         return error
 
@@ -178,13 +181,23 @@ class AdmissionController:
     def _allowed_s(self, deadline_ts: float | None) -> float | None:
         return None if deadline_ts is None else deadline_ts - self._clock.monotonic()
 
-    def _queue_full(self) -> ServerOverloaded:
-        predicted_s = self._estimator.predicted_wait_s()
-        return refusals.queue_full(num_waiting=self._queue.num_waiting, predicted_wait_s=predicted_s)
+    def _queue_full(self, work: Work) -> ServerOverloaded:
+        return refusals.queue_full(num_waiting=self._queue.num_waiting, return_s=self._return_s(work))
 
-    def _too_late(self, allowed_s: float) -> ServerOverloaded:
-        predicted_s = self._estimator.predicted_wait_s() or 0.0
-        return refusals.too_late(predicted_wait_s=predicted_s, allowed_s=max(allowed_s, 0.0))
+    def _too_late(self, work: Work, allowed_s: float) -> ServerOverloaded:
+        return refusals.too_late(
+            predicted_wait_s=self._estimator.predicted_wait_s() or 0.0,
+            allowed_s=max(allowed_s, 0.0),
+            return_s=self._return_s(work),
+        )
+
+    def _return_s(self, work: Work) -> float | None:
+        """When somebody who is refused now should come back; None where nothing was measured yet."""
+        wait_s = self._estimator.predicted_wait_s()
+        if wait_s is None:
+            return None
+        service_s = self._estimator.service_s(work)
+        return self._returns.book(now_ts=self._clock.monotonic(), wait_s=wait_s, service_s=service_s)
 
     def _rejected(self, request_id: str, error: SkippyError) -> SkippyError:
         """Tell of a refusal, and return what to raise. Not the same exception for everybody: each
@@ -214,6 +227,8 @@ class AdmissionController:
                 found = self._queue.shortlist(self._budget.num_free_tokens, served)
                 if not found.prompts.waiters:
                     self._is_settled = True
+                    if not self._queue.num_waiting:
+                        self._returns.clear()
                     return None
                 if len(found.prompts.waiters) == 1:
                     return self._grant(found.prompts.waiters[0], now_ts)

@@ -7,7 +7,8 @@ divides by the number of requests that are served at once.
 Rates are seconds for one token of one request, beside the others that ran with it. Prompt tokens
 count whether they were cached or not, so hits in the prefix cache lower the rate. Of each rate the
 worse is taken of an average that forgets (3/4 old, 1/4 new) and the 95th percentile of the last 64:
-telling too late a time costs less than breaking a promise.
+telling too late a time costs less than breaking a promise. Both are weighted by tokens: ten tokens of a
+prompt take almost as long as a hundred, and their rate must not be that of the hundreds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 WEIGHT_OF_NEW = 0.25
 NUM_RATES_KEPT = 64
+BYTES_PER_TOKEN = 4
 NUM_ANSWERS_KEPT = 256
 MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S = 1, 300
 
@@ -49,18 +51,29 @@ class Rate:
 
     def __init__(self) -> None:
         self.conservative: float | None = None
-        self._average: float | None = None
-        self._recent: deque[float] = deque(maxlen=NUM_RATES_KEPT)
+        self._average_tokens = 0.0
+        self._average_s = 0.0
+        self._recent: deque[tuple[float, int]] = deque(maxlen=NUM_RATES_KEPT)
 
     def observe(self, num_tokens: int, duration_s: float) -> None:
         """What is not a measurement (no tokens, no time, an endless time) is left out."""
         if num_tokens <= 0 or duration_s <= 0 or not math.isfinite(duration_s):
             return
-        sample = duration_s / num_tokens
-        old = self._average
-        self._average = sample if old is None else (1 - WEIGHT_OF_NEW) * old + WEIGHT_OF_NEW * sample
-        self._recent.append(sample)
-        self.conservative = max(self._average, percentile(self._recent, 0.95))
+        weight = WEIGHT_OF_NEW if self._recent else 1.0
+        self._average_tokens += weight * (num_tokens - self._average_tokens)
+        self._average_s += weight * (duration_s - self._average_s)
+        self._recent.append((duration_s / num_tokens, num_tokens))
+        self.conservative = max(self._average_s / self._average_tokens, self._percentile(0.95))
+
+    def _percentile(self, share: float) -> float:
+        """The smallest rate that at least this share of all tokens did not exceed."""
+        least = share * sum(num_tokens for _, num_tokens in self._recent)
+        num_seen = 0
+        for rate, num_tokens in sorted(self._recent):
+            num_seen += num_tokens
+            if num_seen >= least:
+                return rate
+        return max(self._recent)[0]
 
 
 class WorkReservation:
@@ -131,16 +144,24 @@ class ServiceEstimator:
         known = self._num_decode_estimate
         return Work(num_prompt_tokens, max_tokens if known is None else min(max_tokens, known))
 
+    def unread_work(self, *, num_prompt_bytes: int) -> Work:
+        """Of a request whose prompt was not tokenized: about four bytes are a token, and the answer is
+        like others."""
+        return Work(-(-num_prompt_bytes // BYTES_PER_TOKEN), self._num_decode_estimate or 0)
+
     # -- predicting -----------------------------------------------------------------------------
 
     def predicted_wait_s(self) -> float | None:
         """Until all that runs or waits now has ended; None before anything was measured."""
-        prefill, decode = self._prefill.conservative, self._decode.conservative
-        if prefill is None and decode is None:
+        if self._prefill.conservative is None and self._decode.conservative is None:
             return None
-        prompt_s = (prefill or 0.0) * self._num_prompt_tokens
-        total_s = prompt_s + (decode or 0.0) * self._num_decode_tokens
-        return total_s / self._concurrency
+        return self.service_s(Work(self._num_prompt_tokens, self._num_decode_tokens))
+
+    def service_s(self, work: Work) -> float:
+        """What some work adds to the wait of those behind it; a rate that is not known counts as 0."""
+        prompt_s = (self._prefill.conservative or 0.0) * work.num_prompt_tokens
+        decode_s = (self._decode.conservative or 0.0) * work.num_decode_tokens
+        return (prompt_s + decode_s) / self._concurrency
 
     def is_too_late(self, allowed_s: float | None) -> bool:
         """The wait is predicted to last longer than is allowed (None: any wait is)."""

@@ -15,33 +15,33 @@ def never_fits(*, num_needed_tokens: int, num_capacity_tokens: int) -> ContextLe
     )
 
 
-def queue_full(*, num_waiting: int, predicted_wait_s: float | None) -> ServerOverloaded:
+def queue_full(*, num_waiting: int, return_s: float | None) -> ServerOverloaded:
     return _overloaded(
         f"The queue is full: {num_waiting} requests are waiting.",
         RejectionReason.QUEUE_FULL,
-        predicted_wait_s,
+        return_s,
     )
 
 
-def too_late(*, predicted_wait_s: float, allowed_s: float) -> ServerOverloaded:
+def too_late(*, predicted_wait_s: float, allowed_s: float, return_s: float | None) -> ServerOverloaded:
     """It would get its lane only after its deadline."""
     return _overloaded(
         f"This request would wait about {predicted_wait_s:.3f} seconds, but it has only {allowed_s:.3f}.",
         RejectionReason.PREDICTED_WAIT,
-        predicted_wait_s,
+        return_s,
     )
 
 
-def overdue(*, allowed_s: float, predicted_wait_s: float | None) -> ServerOverloaded:
+def overdue(*, allowed_s: float, return_s: float | None) -> ServerOverloaded:
     """Its deadline has come."""
     return _overloaded(
         f"No lane was free within {allowed_s:.0f} seconds.",
         RejectionReason.ADMISSION_TIMEOUT,
-        predicted_wait_s,
+        return_s,
     )
 
 
-def _overloaded(message: str, reason: RejectionReason, predicted_wait_s: float | None) -> ServerOverloaded:
+def _overloaded(message: str, reason: RejectionReason, return_s: float | None) -> ServerOverloaded:
     return ServerOverloaded(
-        f"{message} Please retry later.", retry_after_s=retry_after_s(predicted_wait_s), reason=reason
+        f"{message} Please retry later.", retry_after_s=retry_after_s(return_s), reason=reason
     )

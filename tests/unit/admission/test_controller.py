@@ -464,3 +464,46 @@ def test_threads_submit_and_withdraw_while_the_engine_elects():
     assert sorted(granted) == sorted(kept)
     admission.check_integrity()
     assert admission.statistics().estimator.num_reservations == 0
+
+
+def test_those_who_are_refused_together_are_told_to_come_back_one_after_the_other():
+    clock = FakeClock()
+    admission = measured(clock, max_waiting=1)
+    admission.submit(make_submission("waits"))
+
+    def told() -> int | None:
+        with pytest.raises(ServerOverloaded) as refusal:
+            admission.submit(make_submission("late"))
+        return refusal.value.retry_after_s
+
+    # Each would take 20 s; as long again is left to newcomers.
+    assert [told(), told(), told()] == [40, 80, 120]
+    clock.advance(10)
+    assert told() == 150
+    # What is not tokenized yet is counted by its bytes: 5 tokens, and an answer of 10.
+    with pytest.raises(ServerOverloaded) as refusal:
+        admission.refuse_early(request_id="e", num_prompt_bytes=20)
+    assert refusal.value.retry_after_s == 190
+    assert told() == 220
+
+
+def test_once_a_lane_is_free_and_nobody_waits_the_past_is_forgotten():
+    clock = FakeClock()
+    admission = make_admission(num_lanes=1, max_waiting=1, clock=clock)
+    first = admission.submit(make_submission())
+    grant = admission.elect(CACHE)
+    assert grant is not None
+    first.note_completed(SECOND_FOR_TOKEN)
+    waits = admission.submit(make_submission("waits"))
+    for _ in range(2):
+        with pytest.raises(ServerOverloaded):
+            admission.submit(make_submission("late"))
+    waits.withdraw()
+    grant.release()
+    assert admission.elect(CACHE) is None
+
+    for _ in range(2):
+        admission.submit(make_submission())
+    with pytest.raises(ServerOverloaded) as refusal:
+        admission.submit(make_submission("late"))
+    assert refusal.value.retry_after_s == 40

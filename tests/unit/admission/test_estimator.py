@@ -108,3 +108,19 @@ def test_an_answer_is_expected_to_be_no_longer_than_nine_in_ten_were_and_max_tok
 )
 def test_retry_after_is_the_prediction_rounded_up_from_1_to_300(predicted_s, told_s):
     assert retry_after_s(predicted_s) == told_s
+
+
+def test_rates_are_weighted_by_tokens_so_that_tiny_prompts_do_not_count_like_long_ones():
+    rate = Rate()
+    for _ in range(20):
+        rate.observe(1000, 1.0)
+        rate.observe(10, 0.5)
+    assert rate.conservative == pytest.approx(1.5 / 1010, rel=0.2)
+
+
+def test_what_was_not_tokenized_is_guessed_from_its_bytes():
+    estimator = ServiceEstimator(concurrency=1)
+    assert estimator.unread_work(num_prompt_bytes=41) == Work(11, 0)
+    estimator.observe_completed(Work(10, 30), prompt_s=1.0, decode_s=3.0)
+    assert estimator.unread_work(num_prompt_bytes=0) == Work(0, 30)
+    assert estimator.service_s(Work(10, 10)) == pytest.approx(2.0)
