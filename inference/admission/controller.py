@@ -20,10 +20,10 @@ from functools import partial
 from inference.admission import refusals
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.concurrency_control import ConcurrencyControl, Demand
-from inference.admission.estimator import EstimatorStatistics, ServiceEstimator, Work
+from inference.admission.estimator import NO_WORK, EstimatorStatistics, ServiceEstimator, Work
 from inference.admission.lane_grant import LaneGrant
 from inference.admission.limiter import LimiterStatistics
-from inference.admission.queue import AdmissionQueue, AdmissionQueueStatistics
+from inference.admission.queue import AdmissionQueue, AdmissionQueueStatistics, Served
 from inference.admission.queue_ticket import QueueTicket
 from inference.admission.ranking import rank_waiters
 from inference.admission.return_schedule import ReturnSchedule
@@ -124,11 +124,12 @@ class AdmissionController:
                 return self._queue_full(work)
             self._concurrency.note_queued()
             waiter.has_waited = True
-            waiter.predicted_wait_s = self._estimator.predicted_wait_s()
+            behind = queue.work_behind(waiter, self._served_now())
+            waiter.predicted_wait_s = self._estimator.predicted_wait_s(behind=behind)
             allowed_s = self._allowed_s(waiter.submission.deadline_ts)
-            waiter.work = self._estimator.reserve_queued(work, allowed_s=allowed_s)
+            waiter.work = self._estimator.reserve_queued(work, allowed_s=allowed_s, behind=behind)
             if waiter.work is None:
-                return self._too_late(work, allowed_s or 0.0)
+                return self._too_late(work, allowed_s or 0.0, behind)
             queue.push(waiter)
         self._is_settled = False
         return None
@@ -153,7 +154,11 @@ class AdmissionController:
         if self._queue.is_full:
             return self._queue_full(work)
         allowed_s = self._allowed_s(deadline_ts)
-        return self._too_late(work, allowed_s or 0.0) if self._estimator.is_too_late(allowed_s) else None
+        # Who it is will be known later: even the most urgent one would come after what runs.
+        behind = self._estimator.queued_work()
+        if self._estimator.is_too_late(allowed_s, behind=behind):
+            return self._too_late(work, allowed_s or 0.0, behind)
+        return None
 
     def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
         """The error for a request that had no lane in the time that it had."""
@@ -178,22 +183,25 @@ class AdmissionController:
 
     # -- what a refusal says ----------------------------------------------------------------------
 
+    def _served_now(self) -> Served:
+        return partial(self._served.total, now_ts=self._clock.monotonic())
+
     def _allowed_s(self, deadline_ts: float | None) -> float | None:
         return None if deadline_ts is None else deadline_ts - self._clock.monotonic()
 
     def _queue_full(self, work: Work) -> ServerOverloaded:
         return refusals.queue_full(num_waiting=self._queue.num_waiting, return_s=self._return_s(work))
 
-    def _too_late(self, work: Work, allowed_s: float) -> ServerOverloaded:
+    def _too_late(self, work: Work, allowed_s: float, behind: Work) -> ServerOverloaded:
         return refusals.too_late(
-            predicted_wait_s=self._estimator.predicted_wait_s() or 0.0,
+            predicted_wait_s=self._estimator.predicted_wait_s(behind=behind) or 0.0,
             allowed_s=max(allowed_s, 0.0),
-            return_s=self._return_s(work),
+            return_s=self._return_s(work, behind=behind),
         )
 
-    def _return_s(self, work: Work) -> float | None:
+    def _return_s(self, work: Work, *, behind: Work = NO_WORK) -> float | None:
         """When somebody who is refused now should come back; None where nothing was measured yet."""
-        wait_s = self._estimator.predicted_wait_s()
+        wait_s = self._estimator.predicted_wait_s(behind=behind)
         if wait_s is None:
             return None
         service_s = self._estimator.service_s(work)
@@ -223,8 +231,7 @@ class AdmissionController:
                 if self._is_settled or not self._limiter.num_available:
                     return None
                 now_ts = self._clock.monotonic()
-                served = partial(self._served.total, now_ts=now_ts)
-                found = self._queue.shortlist(self._budget.num_free_tokens, served)
+                found = self._queue.shortlist(self._budget.num_free_tokens, self._served_now())
                 if not found.prompts.waiters:
                     self._is_settled = True
                     if not self._queue.num_waiting:
@@ -248,7 +255,7 @@ class AdmissionController:
             raise RuntimeError(f"{waiter!r} was elected without room for it: {self!r}")
         self._queue.remove(waiter, is_elected=True)
         work.promote()
-        self._served.begin(waiter.user_id, _num_tokens(work.work), now_ts)
+        self._served.begin(waiter.user_id, work.work.num_tokens, now_ts)
         queue, budget = self._queue.statistics(), self._budget.statistics()
         waiter.admission = Admission(
             Admitted(
@@ -282,7 +289,7 @@ class AdmissionController:
             if waiter.work is not None:
                 self._served.end(
                     waiter.user_id,
-                    num_expected=_num_tokens(waiter.work.work),
+                    num_expected=waiter.work.work.num_tokens,
                     num_served=len(waiter.tokens) + num_output_tokens,
                     now_ts=self._clock.monotonic(),
                 )
@@ -361,10 +368,6 @@ class AdmissionController:
     def __repr__(self) -> str:
         parts = f"{self._queue!r}, {self._budget!r}, {self._limiter!r}"
         return f"<AdmissionController: {parts}, {len(self._grants)} granted>"
-
-
-def _num_tokens(work: Work) -> int:
-    return work.num_prompt_tokens + work.num_decode_tokens
 
 
 def _release_work(waiter: Waiter) -> None:

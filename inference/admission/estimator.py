@@ -44,6 +44,13 @@ class Work:
     num_prompt_tokens: int
     num_decode_tokens: int
 
+    @property
+    def num_tokens(self) -> int:
+        return self.num_prompt_tokens + self.num_decode_tokens
+
+
+NO_WORK = Work(0, 0)
+
 
 class Rate:
     """Seconds for one token, of one phase. `conservative` is the worse of average and 95th percentile,
@@ -151,11 +158,14 @@ class ServiceEstimator:
 
     # -- predicting -----------------------------------------------------------------------------
 
-    def predicted_wait_s(self) -> float | None:
-        """Until all that runs or waits now has ended; None before anything was measured."""
+    def predicted_wait_s(self, *, behind: Work = NO_WORK) -> float | None:
+        """Until all that runs or waits now has ended, but for what waits `behind` a newcomer; None before
+        anything was measured."""
         if self._prefill.conservative is None and self._decode.conservative is None:
             return None
-        return self.service_s(Work(self._num_prompt_tokens, self._num_decode_tokens))
+        num_prompt = self._num_prompt_tokens - behind.num_prompt_tokens
+        num_decode = self._num_decode_tokens - behind.num_decode_tokens
+        return self.service_s(Work(num_prompt, num_decode))
 
     def service_s(self, work: Work) -> float:
         """What some work adds to the wait of those behind it; a rate that is not known counts as 0."""
@@ -163,14 +173,16 @@ class ServiceEstimator:
         decode_s = (self._decode.conservative or 0.0) * work.num_decode_tokens
         return (prompt_s + decode_s) / self._concurrency
 
-    def is_too_late(self, allowed_s: float | None) -> bool:
+    def is_too_late(self, allowed_s: float | None, *, behind: Work = NO_WORK) -> bool:
         """The wait is predicted to last longer than is allowed (None: any wait is)."""
-        predicted = self.predicted_wait_s()
+        predicted = self.predicted_wait_s(behind=behind)
         return allowed_s is not None and predicted is not None and predicted > allowed_s
 
-    def reserve_queued(self, work: Work, *, allowed_s: float | None) -> WorkReservation | None:
+    def reserve_queued(
+        self, work: Work, *, allowed_s: float | None, behind: Work = NO_WORK
+    ) -> WorkReservation | None:
         """Count work that waits; None, and nothing is counted, where it would come too late."""
-        return None if self.is_too_late(allowed_s) else self._hold(work, is_active=False)
+        return None if self.is_too_late(allowed_s, behind=behind) else self._hold(work, is_active=False)
 
     def start_active(self, work: Work) -> WorkReservation:
         """Count work that did not have to wait."""
@@ -188,10 +200,14 @@ class ServiceEstimator:
         self._num_prompt_tokens -= reservation.work.num_prompt_tokens
         self._num_decode_tokens -= reservation.work.num_decode_tokens
 
+    def queued_work(self) -> Work:
+        """All that waits."""
+        return self._sum(is_active=False)
+
     def statistics(self) -> EstimatorStatistics:
         return EstimatorStatistics(
             active=self._sum(is_active=True),
-            queued=self._sum(is_active=False),
+            queued=self.queued_work(),
             num_reservations=len(self._held),
             num_answers=len(self._answers),
             predicted_wait_s=self.predicted_wait_s(),
@@ -203,7 +219,7 @@ class ServiceEstimator:
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the sums are those of what is held."""
-        active, queued = self._sum(is_active=True), self._sum(is_active=False)
+        active, queued = self._sum(is_active=True), self.queued_work()
         num_prompt = active.num_prompt_tokens + queued.num_prompt_tokens
         num_decode = active.num_decode_tokens + queued.num_decode_tokens
         assert num_prompt == self._num_prompt_tokens, repr(self)

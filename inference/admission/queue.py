@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.admission.bypass_bound import BypassBound
+from inference.admission.estimator import Work
 from inference.admission.families import PromptFamilies, SortedPrompts
 from inference.admission.waiter import Waiter
 from inference.domain.priority import PriorityClass
@@ -21,6 +22,12 @@ from inference.domain.priority import PriorityClass
 MIN_QUEUE, MAX_QUEUE, QUEUE_PER_LANE = 16, 256, 8
 
 Served = Callable[[int], float]
+URGENCIES = {priority: urgency for urgency, priority in enumerate(PriorityClass)}
+
+
+def _urgency(waiter: Waiter) -> int:
+    """0 is the most urgent."""
+    return URGENCIES[waiter.submission.request.priority]
 
 
 def default_max_queue(num_lanes: int) -> int:
@@ -219,6 +226,31 @@ class AdmissionQueue:
                 if found.prompts.waiters or found.is_closed:
                     return found
         return NOBODY
+
+    def work_behind(self, newcomer: Waiter, served: Served) -> Work:
+        """What waits and would go after a newcomer: less urgent classes, and of the same class what other
+        users want beyond what the newcomer's will have got by then. `served` is as in `shortlist`."""
+        urgency, user_id = _urgency(newcomer), newcomer.user_id
+        num_prompt = num_decode = 0.0
+        others: dict[int, list[Work]] = {}
+        level = served(user_id)
+        for waiter in self._waiting:
+            if waiter.work is None:
+                continue
+            work = waiter.work.work
+            if _urgency(waiter) > urgency:
+                num_prompt += work.num_prompt_tokens
+                num_decode += work.num_decode_tokens
+            elif _urgency(waiter) == urgency and waiter.user_id == user_id:
+                level += work.num_tokens
+            elif _urgency(waiter) == urgency:
+                others.setdefault(waiter.user_id, []).append(work)
+        for other_id, works in others.items():
+            wanted = sum(work.num_tokens for work in works)
+            share = 1 - min(max(level - served(other_id), 0.0) / max(wanted, 1), 1.0)
+            num_prompt += share * sum(work.num_prompt_tokens for work in works)
+            num_decode += share * sum(work.num_decode_tokens for work in works)
+        return Work(int(num_prompt), int(num_decode))
 
     def take_all(self) -> list[Waiter]:
         """Everybody, in the order in which they came."""

@@ -35,7 +35,8 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A request was refused, or taken out of the queue, before it had a lane."""
+    """A request was refused, or taken out of the queue, before it had a lane. `predicted_wait_s` is that
+    of one who would go last."""
 
     request_id: str
     reason: RejectionReason

@@ -238,10 +238,37 @@ def test_refuse_early_knows_the_deadline_where_others_wait():
     clock = FakeClock()
     admission = measured(clock)
     admission.submit(make_submission("waits"))
-    admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now + 41)
+    # Somebody urgent would only wait for what runs, 20 s; who it is, is not known yet.
+    admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now + 20.1)
     with pytest.raises(ServerOverloaded) as refusal:
-        admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now + 39)
+        admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now + 19.9)
     assert refusal.value.reason is RejectionReason.PREDICTED_WAIT
+
+
+def test_what_will_go_later_is_no_wait_for_a_newcomer():
+    clock = FakeClock()
+    admission = measured(clock)
+    for number in range(3):
+        admission.submit(make_submission(f"heavy {number}", user=1))
+    admission.submit(make_submission("batch", user=1, priority=PriorityClass.BATCH))
+    assert admission.statistics().estimator.predicted_wait_s == pytest.approx(100)
+
+    def is_in_time(allowed_s: float, **who: object) -> bool:
+        try:
+            deadline_ts = clock.now + allowed_s
+            admission.submit(make_submission("n", deadline_ts=deadline_ts, **who)).withdraw()  # type: ignore[arg-type]
+        except ServerOverloaded as error:
+            assert error.reason is RejectionReason.PREDICTED_WAIT
+            return False
+        return True
+
+    # The heavy user has got 20 tokens and 20 are running, so another one waits for those only.
+    assert is_in_time(20.1, user=2) and not is_in_time(19.9, user=2)
+    assert is_in_time(80.1, user=1) and not is_in_time(79.9, user=1)
+    assert is_in_time(20.1, user=1, priority=PriorityClass.INTERACTIVE)
+    assert is_in_time(100.1, user=1, priority=PriorityClass.BATCH)
+    assert not is_in_time(99.9, user=1, priority=PriorityClass.BATCH)
+    admission.check_integrity()
 
 
 def test_one_whose_time_is_over_is_told_when_to_come_back():

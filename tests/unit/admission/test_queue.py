@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from inference.admission.estimator import ServiceEstimator, Work
 from inference.admission.queue import AdmissionQueue, default_max_queue
 from inference.admission.ranking import rank_waiters
 from inference.admission.waiter import Waiter
@@ -160,6 +161,26 @@ def test_nobody_starts_at_once_while_somebody_waits():
     assert not line.queue.may_start(1, num_lanes=8, num_free_tokens=100)
     line.queue.remove(waiter)
     assert line.queue.may_start(1, num_lanes=8, num_free_tokens=100)
+
+
+def test_of_other_users_only_what_they_want_beyond_the_newcomers_share_goes_after_it():
+    line = Line()
+    estimator = ServiceEstimator(concurrency=1)
+    for number in range(4):
+        waiter = line.wait(f"a{number}", user=1)
+        waiter.work = estimator.reserve_queued(Work(60, 40), allowed_s=None)
+    newcomer = Waiter(make_submission("n", user=2))
+
+    def behind() -> Work:
+        return line.queue.work_behind(newcomer, lambda user_id: line.served[user_id])
+
+    assert behind() == Work(240, 160)
+    line.served[2] = 100
+    assert behind() == Work(180, 120)
+    line.served[1] = 50
+    assert behind() == Work(210, 140)
+    line.served[2] = 10_000
+    assert behind() == Work(0, 0)
 
 
 def test_a_full_queue_is_full_and_everybody_can_be_taken_out_in_order():
