@@ -18,6 +18,7 @@ from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
 
+from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
@@ -79,6 +80,7 @@ class RuntimeSettings:
     session_header: str = ""
     """The one header that names a trusted session, in lower case; empty: none does."""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
+    concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,9 @@ class Runtime:
             num_lanes=self.settings.num_lanes,
             max_waiting=self.settings.max_waiting,
             num_cells=num_cells,
+            clock=self._clock,
             record=self._recorder.record_event,
+            concurrency=self.settings.concurrency,
         )
         return self.admission
 

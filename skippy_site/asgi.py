@@ -62,6 +62,7 @@ def make_runtime(environment: Environment) -> Runtime:
                 early_headers_s=environment.early_headers_s,
                 keep_alive_s=environment.keep_alive_s,
             ),
+            concurrency=environment.concurrency,
         ),
         loader=LocalEngineLoader(
             model_path,

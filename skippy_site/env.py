@@ -18,10 +18,12 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
 
 Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=10)]
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
@@ -113,6 +115,33 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "what others have asked"
         ),
     ] = False
+    adaptive_concurrency: Annotated[
+        bool, Meta(description="look for the number of requests at once that serves best, up to the lanes")
+    ] = False
+    adaptive_initial_limit: Annotated[
+        int, Meta(ge=0, le=250, description="requests at once that it starts with; 0: the lanes")
+    ] = 0
+    adaptive_window: Annotated[
+        int, Meta(ge=1, le=10_000, description="completed requests for each of its decisions")
+    ] = 16
+    adaptive_min_improvement: Annotated[
+        Share, Meta(description="gain of throughput that is worth one more request at once")
+    ] = 0.03
+    adaptive_max_latency_regression: Annotated[
+        Share, Meta(description="rise of the 95th percentile of latency that is not")
+    ] = 0.10
+    adaptive_max_hardware_regression: Annotated[
+        Share, Meta(description="rise of the 95th percentile of the time for a computed token that is not")
+    ] = 0.10
+    adaptive_cooldown_windows: Annotated[
+        int, Meta(ge=0, le=1000, description="decisions without a new attempt after one that failed")
+    ] = 2
+    adaptive_relief_windows: Annotated[
+        int, Meta(ge=0, le=1000, description="decisions at one limit before one fewer is tried; 0: never")
+    ] = 8
+    adaptive_idle_reset_s: Annotated[
+        Seconds, Meta(description="time without demand after which measurements are forgotten")
+    ] = 5.0
     server: Annotated[Literal["daphne", "uvicorn"], Meta(description="ASGI server behind the adapter")] = (
         "daphne"
     )
@@ -181,6 +210,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             parts = urlsplit(self.public_url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError("SKIPPY_PUBLIC_URL: not an http(s) URL with a host")
+        if self.adaptive_initial_limit > self.lanes:
+            raise ValueError(
+                f"SKIPPY_ADAPTIVE_INITIAL_LIMIT: {self.adaptive_initial_limit} is more than "
+                f"SKIPPY_LANES, {self.lanes}"
+            )
         for network in self.trusted_networks_text:
             try:
                 ipaddress.ip_network(network, strict=False)
@@ -209,6 +243,21 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def max_queue(self) -> int:
         """Requests that may wait, which follows from the lanes."""
         return default_max_queue(self.lanes)
+
+    @property
+    def concurrency(self) -> ConcurrencySettings:
+        """How many of the lanes are used at once."""
+        return ConcurrencySettings(
+            is_adaptive=self.adaptive_concurrency,
+            initial_limit=self.adaptive_initial_limit or None,
+            window=self.adaptive_window,
+            min_improvement=self.adaptive_min_improvement,
+            max_latency_regression=self.adaptive_max_latency_regression,
+            max_hardware_regression=self.adaptive_max_hardware_regression,
+            cooldown_windows=self.adaptive_cooldown_windows,
+            relief_windows=self.adaptive_relief_windows,
+            idle_reset_s=self.adaptive_idle_reset_s,
+        )
 
     @property
     def connection_limit(self) -> int:

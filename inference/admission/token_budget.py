@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inference.domain.errors import ContextLengthExceeded
-from inference.domain.rejection_reason import RejectionReason
-
 DECODE_HEADROOM_TOKENS = 512
 
 
@@ -20,6 +17,11 @@ class TokenBudgetStatistics:
     num_capacity_tokens: int
     num_reserved_tokens: int
     num_reservations: int
+
+
+def needed_tokens(*, num_prompt_tokens: int, max_tokens: int) -> int:
+    """What a request reserves."""
+    return num_prompt_tokens + min(max_tokens, DECODE_HEADROOM_TOKENS)
 
 
 class Reservation:
@@ -47,31 +49,25 @@ class TokenBudget:
     def __init__(self, *, num_capacity_tokens: int) -> None:
         if num_capacity_tokens < 1:
             raise ValueError("a token budget needs at least one token")
-        self._capacity = num_capacity_tokens
+        self.num_capacity_tokens = num_capacity_tokens
         self._held: set[Reservation] = set()
         self._num_reserved = 0
 
-    @staticmethod
-    def needed_tokens(*, prompt_tokens: int, max_tokens: int) -> int:
-        return prompt_tokens + min(max_tokens, DECODE_HEADROOM_TOKENS)
+    @property
+    def num_free_tokens(self) -> int:
+        return self.num_capacity_tokens - self._num_reserved
 
-    def check_possible(self, *, prompt_tokens: int, max_tokens: int) -> None:
-        """Raise ContextLengthExceeded where the request could not run even alone."""
-        needed = self.needed_tokens(prompt_tokens=prompt_tokens, max_tokens=max_tokens)
-        if needed > self._capacity:
-            raise ContextLengthExceeded(
-                f"This request needs {needed} tokens of context, but only {self._capacity} exist.",
-                reason=RejectionReason.NEVER_FITS,
-            )
+    def is_possible(self, num_needed_tokens: int) -> bool:
+        """It could run alone."""
+        return num_needed_tokens <= self.num_capacity_tokens
 
-    def try_reserve(self, *, prompt_tokens: int, max_tokens: int) -> Reservation | None:
+    def try_reserve(self, num_needed_tokens: int) -> Reservation | None:
         """A reservation if it fits what is free now (exactly full is fine), else None."""
-        needed = self.needed_tokens(prompt_tokens=prompt_tokens, max_tokens=max_tokens)
-        if self._num_reserved + needed > self._capacity:
+        if num_needed_tokens > self.num_free_tokens:
             return None
-        reservation = Reservation(self, needed)
+        reservation = Reservation(self, num_needed_tokens)
         self._held.add(reservation)
-        self._num_reserved += needed
+        self._num_reserved += num_needed_tokens
         return reservation
 
     def _give_back(self, reservation: Reservation) -> None:
@@ -79,12 +75,12 @@ class TokenBudget:
         self._num_reserved -= reservation.num_tokens
 
     def statistics(self) -> TokenBudgetStatistics:
-        return TokenBudgetStatistics(self._capacity, self._num_reserved, len(self._held))
+        return TokenBudgetStatistics(self.num_capacity_tokens, self._num_reserved, len(self._held))
 
     def check_integrity(self) -> None:
         assert self._num_reserved == sum(r.num_tokens for r in self._held), repr(self)
-        assert 0 <= self._num_reserved <= self._capacity, repr(self)
+        assert 0 <= self._num_reserved <= self.num_capacity_tokens, repr(self)
 
     def __repr__(self) -> str:
-        used = f"{self._num_reserved} of {self._capacity} tokens"
+        used = f"{self._num_reserved} of {self.num_capacity_tokens} tokens"
         return f"<TokenBudget: {used} in {len(self._held)} reservations>"

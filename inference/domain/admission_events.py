@@ -35,7 +35,8 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A request was refused, or taken out of the queue, before it had a lane."""
+    """A request was refused, or taken out of the queue, before it had a lane. `predicted_wait_s` is that
+    of one who would go last."""
 
     request_id: str
     reason: RejectionReason
@@ -69,6 +70,10 @@ class LimitReason(Enum):
     COOLDOWN = "reprobe-cooldown"
     CEILING_REACHED = "hard-ceiling-reached"
     ROLLBACK_DRAINING = "rollback-draining"
+    RELIEF = "latency-relief"
+    RELIEF_OPEN = "relief-open"
+    RELIEF_HEALTHY = "relief-healthy"
+    RELIEF_COSTS = "relief-not-worth-it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,27 @@ class PrefixCacheStatistics:
     total_evictions: int = 0
 
 
-class CacheAffinity(Protocol):
-    """How much of a prompt is there already: who orders a queue by it needs no more."""
+class TokenIds(Protocol):
+    """A prompt's token ids as an array of int32 (numpy's, which this layer does not know)."""
 
-    def matched_tokens(self, *, namespace: str, token_ids: Sequence[int]) -> int:
-        """Tokens of a prompt that would not have to be computed if it started now; 0 where there are
-        too few to matter. Leaves the order of eviction as it is. Engine thread only."""
+    def __len__(self) -> int: ...
+
+    def __array__(self) -> Any: ...
+
+
+class CacheAffinity(Protocol):
+    """How much of each waiting prompt is there already: who orders a queue by it needs no more."""
+
+    def matched_tokens(
+        self, *, namespace: str, prompts: Sequence[TokenIds], num_shared: Sequence[int]
+    ) -> list[int]:
+        """For each prompt, the tokens that would not have to be computed if it started now; 0 where
+        there are too few to matter.
+
+        Prompts that begin alike should follow each other: the first `num_shared[i]` tokens of prompt i
+        are those of the one before it (0 where that is not known) and are not compared again. Leaves
+        the order of eviction as it is. Engine thread only.
+        """
         ...
 
     @property

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference.domain.cache_affinity import PrefixCacheStatistics
+from inference.domain.cache_affinity import PrefixCacheStatistics, TokenIds
 from inference.engine.cell_ledger import CellLedger
 from inference.engine.radix_tree import RadixTree
+from inference.engine.radix_walk import RadixWalk
 from inference.engine.sequence import TokenArray
 
 
@@ -106,8 +107,18 @@ class PrefixCache:
         """Cells that a sequence holds."""
         return self._ledger.length(sequence_id)
 
-    def matched_tokens(self, *, namespace: str, token_ids: Sequence[int]) -> int:
-        return self.find(namespace, np.asarray(token_ids, dtype=np.int32)).num_tokens
+    def matched_tokens(
+        self, *, namespace: str, prompts: Sequence[TokenIds], num_shared: Sequence[int]
+    ) -> list[int]:
+        if not self.is_enabled:
+            return [0] * len(prompts)
+        walk = RadixWalk(self._tree.root(namespace), self._ledger.length)
+        found: list[int] = []
+        for prompt, shared in zip(prompts, num_shared, strict=True):
+            tokens: TokenArray = np.asarray(prompt, dtype=np.int32)
+            num_tokens = min(walk.longest(tokens, shared), len(tokens) - 1)
+            found.append(num_tokens if num_tokens >= self.min_tokens else 0)
+        return found
 
     def find(
         self, namespace: str, token_ids: TokenArray, *, own_id: int = -1, leader_ids: Collection[int] = ()

@@ -63,6 +63,10 @@ class RadixTree:
     def namespace(self, holder: int) -> str:
         return self._namespaces[holder]
 
+    def root(self, namespace: str) -> RadixNode | None:
+        """Where walks of a namespace begin; None where nobody holds anything in it."""
+        return self._roots.get(namespace)
+
     def insert(self, holder: int, namespace: str, token_ids: TokenArray) -> None:
         """`holder`, which is not in the tree yet, has these tokens."""
         if holder in self._ends:

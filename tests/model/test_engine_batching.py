@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from inference.admission.controller import AdmissionController
 from inference.domain.clock import SystemClock
 from inference.domain.events import Event, Failed, Finished, FinishReason, TokenBatch
 from inference.domain.requests import GenerationRequest, SamplingParams
@@ -15,7 +14,7 @@ from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaRunner
 from inference.engine.thread import EngineThread
-from tests.admission_parts import tell_nobody
+from tests.admission_parts import make_admission
 from tests.model.stepped_engine import GREEDY, SteppedEngine, chat
 
 QUESTIONS = [
@@ -200,7 +199,7 @@ async def _collect(client: EngineClient, request: GenerationRequest) -> list[Eve
 async def test_the_whole_engine_from_the_event_loop(tiny_model_path: Path) -> None:
     config = one_thread(num_lanes=4, num_cells=2048)
     model = await asyncio.to_thread(LlamaModel.load, tiny_model_path, config)
-    admission = AdmissionController(num_lanes=4, max_waiting=64, num_cells=2048, record=tell_nobody)
+    admission = make_admission(num_lanes=4, max_waiting=64, num_cells=2048)
     thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, SystemClock())
     client = EngineClient(thread, admission)
     await client.start()
@@ -230,7 +229,7 @@ async def test_stop_does_not_wait_for_a_long_batch(model_path: Path) -> None:
         max_prefill_tokens_beside_decodes=2048,
     )  # fmt: skip
     model = await asyncio.to_thread(LlamaModel.load, model_path, config)
-    admission = AdmissionController(num_lanes=1, max_waiting=4, num_cells=4096, record=tell_nobody)
+    admission = make_admission(num_lanes=1, max_waiting=4, num_cells=4096)
     thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, SystemClock())
     client = EngineClient(thread, admission)
     await client.start()

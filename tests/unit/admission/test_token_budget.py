@@ -1,7 +1,6 @@
 import pytest
 
-from inference.admission.token_budget import TokenBudget
-from inference.domain.errors import ContextLengthExceeded
+from inference.admission.token_budget import TokenBudget, needed_tokens
 
 
 @pytest.mark.parametrize(
@@ -11,7 +10,7 @@ from inference.domain.errors import ContextLengthExceeded
 def test_reserves_the_prompt_and_at_most_512_of_the_answer(capacity, prompt, max_tokens, expected):
     budget = TokenBudget(num_capacity_tokens=capacity)
 
-    reservation = budget.try_reserve(prompt_tokens=prompt, max_tokens=max_tokens)
+    reservation = budget.try_reserve(needed_tokens(num_prompt_tokens=prompt, max_tokens=max_tokens))
 
     assert reservation is not None
     assert reservation.num_tokens == expected
@@ -21,17 +20,17 @@ def test_reserves_the_prompt_and_at_most_512_of_the_answer(capacity, prompt, max
 
 def test_an_exact_fit_is_taken_and_one_token_more_waits():
     budget = TokenBudget(num_capacity_tokens=1000)
-    assert budget.try_reserve(prompt_tokens=490, max_tokens=10) is not None
+    assert budget.try_reserve(needed_tokens(num_prompt_tokens=490, max_tokens=10)) is not None
 
-    assert budget.try_reserve(prompt_tokens=491, max_tokens=10) is None
-    assert budget.try_reserve(prompt_tokens=490, max_tokens=10) is not None
+    assert budget.try_reserve(needed_tokens(num_prompt_tokens=491, max_tokens=10)) is None
+    assert budget.try_reserve(needed_tokens(num_prompt_tokens=490, max_tokens=10)) is not None
     budget.check_integrity()
 
 
 def test_release_gives_back_once_however_often_it_is_called():
     budget = TokenBudget(num_capacity_tokens=100)
-    first = budget.try_reserve(prompt_tokens=30, max_tokens=10)
-    second = budget.try_reserve(prompt_tokens=30, max_tokens=10)
+    first = budget.try_reserve(needed_tokens(num_prompt_tokens=30, max_tokens=10))
+    second = budget.try_reserve(needed_tokens(num_prompt_tokens=30, max_tokens=10))
     assert first is not None and second is not None
 
     first.release()
@@ -42,9 +41,9 @@ def test_release_gives_back_once_however_often_it_is_called():
     budget.check_integrity()
 
 
-def test_what_can_never_fit_is_an_error_and_names_both_numbers():
+def test_what_exactly_fills_the_pool_is_possible_and_one_token_more_is_not():
     budget = TokenBudget(num_capacity_tokens=100)
 
-    with pytest.raises(ContextLengthExceeded, match=r"101 .* 100"):
-        budget.check_possible(prompt_tokens=100, max_tokens=1)
-    budget.check_possible(prompt_tokens=99, max_tokens=1)
+    assert budget.is_possible(100)
+    assert not budget.is_possible(101)
+    assert budget.num_free_tokens == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from inference.domain.errors import GenerationFailed
@@ -289,8 +290,9 @@ def test_affinity_tells_without_a_trace() -> None:
     engine.run()
     affinity = engine.core.cache_affinity
     before = affinity.statistics
-    assert affinity.matched_tokens(namespace="", token_ids=(*COMMON, 9, 9)) == 200
-    assert affinity.matched_tokens(namespace="x", token_ids=COMMON) == 0
+    prompts = [np.array((*COMMON, 9, 9), dtype=np.int32)]
+    assert affinity.matched_tokens(namespace="", prompts=prompts, num_shared=[0]) == [200]
+    assert affinity.matched_tokens(namespace="x", prompts=prompts, num_shared=[0]) == [0]
     assert affinity.statistics == before
 
 

@@ -41,7 +41,8 @@ def keep(cache: PrefixCache, token_ids: TokenArray, namespace: str = "") -> tupl
 
 
 def matched(cache: PrefixCache, token_ids: TokenArray, namespace: str = "") -> int:
-    return cache.matched_tokens(namespace=namespace, token_ids=token_ids)  # type: ignore[arg-type]
+    prompt = np.array(token_ids, dtype=np.int32)
+    return cache.matched_tokens(namespace=namespace, prompts=[prompt], num_shared=[0])[0]
 
 
 def test_the_last_token_is_always_computed_again() -> None:

@@ -2,6 +2,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from inference.admission.concurrency import ConcurrencySettings
 from inference.engine.config import EngineConfig
 from inference.engine.hardware import (
     ALL_LAYERS,
@@ -46,6 +47,28 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
     assert (found.prefix_cache, found.shared_prefixes) == (False, True)
 
 
+def test_the_adaptive_limit_is_off_and_starts_with_the_lanes_unless_told():
+    assert read_environment({}).concurrency == ConcurrencySettings()
+    found = read_environment(
+        {
+            "SKIPPY_ADAPTIVE_CONCURRENCY": "on",
+            "SKIPPY_ADAPTIVE_INITIAL_LIMIT": "2",
+            "SKIPPY_ADAPTIVE_WINDOW": "32",
+            "SKIPPY_ADAPTIVE_MIN_IMPROVEMENT": "0.05",
+            "SKIPPY_ADAPTIVE_MAX_LATENCY_REGRESSION": "0.2",
+            "SKIPPY_ADAPTIVE_MAX_HARDWARE_REGRESSION": "0.3",
+            "SKIPPY_ADAPTIVE_COOLDOWN_WINDOWS": "4",
+            "SKIPPY_ADAPTIVE_RELIEF_WINDOWS": "6",
+            "SKIPPY_ADAPTIVE_IDLE_RESET_S": "7.5",
+        }
+    )
+    assert found.concurrency == ConcurrencySettings(True, 2, 32, 0.05, 0.2, 0.3, 4, 6, 7.5)
+    with pytest.raises(
+        EnvironmentProblem, match="SKIPPY_ADAPTIVE_INITIAL_LIMIT: 5 is more than SKIPPY_LANES, 4"
+    ):
+        read_environment({"SKIPPY_LANES": "4", "SKIPPY_ADAPTIVE_INITIAL_LIMIT": "5"})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -56,6 +79,8 @@ def test_prefixes_are_cached_and_users_kept_apart_unless_told():
         ("SKIPPY_LANES", "0"),
         ("SKIPPY_LANES", "251"),
         ("SKIPPY_CONTEXT", "-1"),
+        ("SKIPPY_ADAPTIVE_WINDOW", "0"),
+        ("SKIPPY_ADAPTIVE_MIN_IMPROVEMENT", "-0.1"),
         ("SKIPPY_SERVER", "gunicorn"),
         ("SKIPPY_DRAIN_GRACE_S", "nan"),
         ("SKIPPY_STRICT_FIELDS", "maybe"),
