@@ -27,10 +27,13 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from inference.engine.llama import library  # noqa: E402
 from servers import machine, shown_command  # noqa: E402
 
-import llama_cpp  # noqa: E402  after `library`, which sets what llama.cpp reads when it is loaded
+from inference.engine.llama import library  # noqa: E402
+
+# isort: split
+# After `library`, which sets what llama.cpp reads when it is loaded.
+import llama_cpp  # noqa: E402
 
 NUM_CELLS = 16_384
 IDLE_SHARES = (0.0, 0.25, 0.5, 0.75)
