@@ -29,7 +29,7 @@ class EngineConfig:
     preempted sequence comes back, so that it is not preempted again in the next step.
     `has_prefix_cache`: sequences share the cells of equal beginnings (prefix_cache.py), those that
     run and those that ended, of which at most `max_cached_entries` are kept, each of at least
-    `min_cached_tokens` tokens, together in at most `max_cached_cells` cells (0: half of all): cells
+    `min_cached_tokens` tokens, together in at most `max_cached_cells` cells (0: a quarter of all): cells
     that nobody uses make every step a little slower.
     `hardware`: devices, KV types and how weights are loaded.
     """
@@ -83,7 +83,7 @@ class EngineConfig:
             raise ValueError(f"min_cached_tokens must be at least 1, not {self.min_cached_tokens}")
         if not 0 <= self.max_cached_cells <= self.num_cells:
             raise ValueError(
-                f"max_cached_cells must be between 0 (half of all) and num_cells ({self.num_cells}), "
+                f"max_cached_cells must be between 0 (a quarter of all) and num_cells ({self.num_cells}), "
                 f"not {self.max_cached_cells}"
             )
 
@@ -97,7 +97,7 @@ class EngineConfig:
 
     @property
     def effective_max_cached_cells(self) -> int:
-        return self.max_cached_cells or self.num_cells // 2
+        return self.max_cached_cells or self.num_cells // 4
 
     @property
     def effective_threads(self) -> int:

@@ -54,8 +54,8 @@ def test_there_are_sequences_for_lanes_and_entries_as_far_as_llama_allows(
     assert EngineConfig(**sizes).num_sequences == expected  # type: ignore[arg-type]
 
 
-def test_half_of_the_cells_may_be_cached_unless_told() -> None:
-    assert EngineConfig(num_cells=1000).effective_max_cached_cells == 500
+def test_a_quarter_of_the_cells_may_be_cached_unless_told() -> None:
+    assert EngineConfig(num_cells=1000).effective_max_cached_cells == 250
     assert EngineConfig(num_cells=1000, max_cached_cells=10).effective_max_cached_cells == 10
 
 
