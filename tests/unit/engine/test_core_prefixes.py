@@ -225,7 +225,7 @@ def test_cells_of_a_failed_sequence_are_not_kept() -> None:
 
 
 def test_idle_cells_go_before_anybody_is_preempted() -> None:
-    engine = make_engine(num_cells=600, num_lanes=2)
+    engine = make_engine(num_cells=600, num_lanes=2, max_cached_cells=300)
     for index in range(3):
         engine.submit(make_request(f"old {index}", prompt=(20 + index,) * 90, max_tokens=1))
         engine.run()
