@@ -96,6 +96,9 @@ class ScriptedHandle:
         while True:
             yield await self._events.get()
 
+    def take_at_once(self, take: Callable[[TokenBatch], bool]) -> None:
+        """Everything is iterated here."""
+
     def cancel(self) -> None:
         self.is_cancelled = True
         if self.release_on_cancel:

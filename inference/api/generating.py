@@ -30,12 +30,17 @@ from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import session_key
 
 CONNECTION_EXTENSION = "skippy.connection"
+WRITER_EXTENSION = "skippy.writer"
 
 
 class Rendering(Protocol):
     """How an endpoint writes an answer: JSON chunks for a stream, one body for a whole answer."""
 
     def text_chunk(self, part: AnswerPart) -> bytes: ...
+
+    def text_frame(self, text: str) -> bytes:
+        """`text_chunk` of a part without tokens, as an event of a stream."""
+        ...
 
     def finish_chunk(self, reason: FinishReason) -> bytes: ...
 
@@ -57,6 +62,23 @@ class Question:
         """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
         names = self.request.ignored_parameters
         return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
+
+
+class FrameWriter:
+    """Text as frames, written the moment that it is there."""
+
+    __slots__ = ("_channel", "_rendering")
+
+    def __init__(self, rendering: Rendering, channel: EventChannel) -> None:
+        self._rendering = rendering
+        self._channel = channel
+
+    @property
+    def is_writable(self) -> bool:
+        return self._channel.is_writable
+
+    def write_text(self, text: str) -> None:
+        self._channel.write(self._rendering.text_frame(text))
 
 
 class GeneratingConsumer(ApiConsumer):
@@ -86,11 +108,13 @@ class GeneratingConsumer(ApiConsumer):
     # -- from the first byte to the record --------------------------------------------------------
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+        extensions = scope.get("extensions", {})
+        connection = extensions.get(CONNECTION_EXTENSION)
         self._channel = EventChannel(
             send,
             stall_limit_s=self._runtime.settings.time_limits.send_s,
             abort=connection.abort if connection is not None else lambda: None,
+            writer=extensions.get(WRITER_EXTENSION),
         )
         try:
             await super().__call__(scope, receive, self._channel.send)
@@ -207,6 +231,7 @@ class GeneratingConsumer(ApiConsumer):
             await self.respond.begin_stream(headers=question.headers)
         if question.first_chunk is not None:
             await self.respond.frame(frame(question.first_chunk))
+        stream.write_at_once(FrameWriter(rendering, self._channel))
         async for part in stream.text():
             await self.respond.frame(frame(rendering.text_chunk(part)))
         result = stream.result

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from inference.domain.errors import ServerOverloaded
-from inference.domain.events import Event
+from inference.domain.events import Event, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
 
@@ -37,6 +37,11 @@ class GenerationHandle(Protocol):
     """
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
+
+    def take_at_once(self, take: Callable[[TokenBatch], bool]) -> None:
+        """Offer tokens to `take`, on the event loop, while their owner waits for them anyway: what it
+        takes (and says so) is not iterated. A backend may leave this and have all iterated."""
+        ...
 
     def cancel(self) -> None: ...
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
 from inference.domain.backend import HoldReason
 from inference.domain.errors import GenerationFailed, ServerOverloaded, ServiceUnavailable, SkippyError
-from inference.domain.events import Dropped, Event, Failed, Finished, Started
+from inference.domain.events import Dropped, Event, Failed, Finished, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
 from inference.engine.stats import EngineStatistics
@@ -45,6 +45,7 @@ class EngineHandle:
         "_is_full",
         "_is_released",
         "_on_released",
+        "_take",
         "_ticket",
         "_waiter",
         "submission",
@@ -69,6 +70,7 @@ class EngineHandle:
         self._behind_s = 0.0
         self._is_released = False
         self._on_released: Callable[[], None] | None = None
+        self._take: Callable[[TokenBatch], bool] | None = None
 
     def __aiter__(self) -> EngineHandle:
         return self
@@ -88,6 +90,11 @@ class EngineHandle:
             self._behind_s += self._client.now_ts - self._full_since_ts
             self.resume(HoldReason.READER)
         return event
+
+    def take_at_once(self, take: Callable[[TokenBatch], bool]) -> None:
+        """Offer tokens to `take` while their owner waits for them: a task that is woken for each costs
+        more than what is done with it. What `take` raises comes out of the owner's wait."""
+        self._take = take
 
     def cancel(self) -> None:
         """Leave the queue, or free the lane within one step. Nothing after the ending."""
@@ -135,6 +142,10 @@ class EngineHandle:
         self._ticket = ticket
 
     def _push(self, event: Event) -> None:
+        if type(event) is TokenBatch:
+            if not self._has_ended and not self._is_cancelled and not self._is_taken(event):
+                self._queue(event)
+            return
         is_ending = isinstance(event, Finished | Failed | Dropped)
         if is_ending and not self._is_released:
             self._let_go()
@@ -146,6 +157,20 @@ class EngineHandle:
             elif isinstance(event, Failed) and isinstance(event.error, GenerationFailed):
                 self._ticket.note_failed()
         self._has_ended = is_ending
+        self._queue(event)
+
+    def _is_taken(self, batch: TokenBatch) -> bool:
+        """In order: only while nothing older is unread, and its owner does nothing else."""
+        waiter = self._waiter
+        if self._take is None or waiter is None or self._events or waiter.done():
+            return False
+        try:
+            return self._take(batch)
+        except Exception as error:
+            waiter.set_exception(error)
+            return True
+
+    def _queue(self, event: Event) -> None:
         self._events.append(event)
         if len(self._events) >= MAX_UNREAD_EVENTS and not self._is_full:
             self._is_full = True

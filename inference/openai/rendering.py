@@ -18,6 +18,7 @@ from inference.domain.events import FinishReason, Usage
 from inference.domain.logprobs import AnswerPart
 from inference.domain.timings import Timings
 from inference.openai.logprobs import chat_logprobs, completion_logprobs
+from inference.openai.sse import FRAME_BEGIN, FRAME_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,14 @@ class _ChunkForm:
         self._before = self._choices + b'[{"index":0,' + before
         self._after = after + b"}]" + ending
         self._ending = ending
+        self._frame_before = FRAME_BEGIN + self._before
+        self._frame_after = self._after + FRAME_END
 
     def text(self, text: str) -> bytes:
         return self._before + orjson.dumps(text) + self._after
+
+    def text_frame(self, text: str) -> bytes:
+        return self._frame_before + orjson.dumps(text) + self._frame_after
 
     def choice(self, choice: dict[str, object]) -> bytes:
         return self._choices + orjson.dumps([choice]) + self._ending
@@ -115,6 +121,9 @@ class ChatRendering:
         """The first chunk: it says who speaks, and that the answer has begun."""
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunks.choice({"index": 0, "delta": delta, "logprobs": None, "finish_reason": None})
+
+    def text_frame(self, text: str) -> bytes:
+        return self._chunks.text_frame(text)
 
     def text_chunk(self, part: AnswerPart) -> bytes:
         if not part.tokens:
@@ -159,6 +168,9 @@ class CompletionRendering:
         self._chunks = _ChunkForm(
             self._head, "text_completion", b'"text":', b',"logprobs":null,"finish_reason":null', wants_usage
         )
+
+    def text_frame(self, text: str) -> bytes:
+        return self._chunks.text_frame(text)
 
     def text_chunk(self, part: AnswerPart) -> bytes:
         if not part.tokens:

@@ -18,9 +18,13 @@ DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 
+FRAME_BEGIN: Final = b"data: "
+FRAME_END: Final = b"\n\n"
+
+
 def frame(payload: bytes) -> bytes:
     """One event of JSON without raw line breaks (what orjson writes has none)."""
-    return b"data: " + payload + b"\n\n"
+    return FRAME_BEGIN + payload + FRAME_END
 
 
 def error_frame(error: SkippyError) -> bytes:

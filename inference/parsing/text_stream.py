@@ -43,15 +43,23 @@ class TextStream:
     def is_stopped(self) -> bool:
         return self._stops.is_stopped
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is looked for and nothing tracked: `feed_plain` will do."""
+        return not self._has_stops and self._spans is None
+
+    def feed_plain(self, token_ids: Sequence[int]) -> str:
+        """The text that these tokens complete; all of them count. Only where `is_plain`."""
+        pieces = self._pieces
+        return self._detokenizer.push(b"".join([pieces[token_id] for token_id in token_ids]))
+
     def feed(self, token_ids: Sequence[int]) -> TextDelta:
         if self._stops.is_stopped:
             return TextDelta("", 0, True)
         if self._spans is not None:
             return self._feed_tracked(token_ids, self._spans)
         if not self._has_stops:
-            pieces = self._pieces
-            text = self._detokenizer.push(b"".join([pieces[token_id] for token_id in token_ids]))
-            return TextDelta(text, len(token_ids), False)
+            return TextDelta(self.feed_plain(token_ids), len(token_ids), False)
         # Token by token: the count must end with the one that completes a stop.
         texts: list[str] = []
         for num_fed, token_id in enumerate(token_ids, start=1):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from inference.domain.backend import GenerationHandle
 from inference.domain.errors import GenerationFailed
@@ -18,6 +19,16 @@ from inference.domain.tokenizer import Tokenizer
 from inference.parsing.text_stream import TextStream
 from inference.parsing.token_scores import TokenScores
 from inference.streaming.lifecycle import RequestLifecycle
+
+
+class TextWriter(Protocol):
+    """Writes text to the client at once, in order with all that its owner sends by itself."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `write_text` may be called now, and need not wait for the reader."""
+
+    def write_text(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,23 @@ class GenerationStream:
         self._started_ts = event.at_ts
         self._num_cached_tokens = event.num_cached_tokens
         self._lifecycle.note_started(event.at_ts)
+
+    def write_at_once(self, writer: TextWriter) -> None:
+        """Let text go to `writer` where that can be, while `text()` is waited for; it then does not come
+        out of `text()`. For answers in which nothing is looked for (stops) or scored."""
+        if not self._text.is_plain:
+            return
+
+        def take(batch: TokenBatch) -> bool:
+            if not writer.is_writable:
+                return False
+            text = self._text.feed_plain(batch.token_ids)
+            self._count(len(batch.token_ids), batch.at_ts)
+            if text:
+                writer.write_text(text)
+            return True
+
+        self._handle.take_at_once(take)
 
     async def text(self) -> AsyncIterator[AnswerPart]:
         """Pieces of text (none without text and tokens) until the answer ends. Raises what the

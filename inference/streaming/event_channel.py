@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from inference.domain.admission_events import ReceiverOutcome
 
@@ -27,6 +27,15 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Say = Callable[[], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
+
+
+class BodyWriter(Protocol):
+    """What a server may offer beside `send`: parts of a body that need no wait."""
+
+    @property
+    def is_writable(self) -> bool: ...
+
+    def write(self, part: bytes) -> None: ...
 
 
 class ReceiverLost(Exception):
@@ -41,18 +50,27 @@ class EventChannel:
     """Sends one answer. Used as an asynchronous context by the one task that serves the request; what
     the watch ends leaves the context as ReceiverLost.
 
-    `send` waits while the client reads too slowly. `abort` closes its connection at once. A limit of
+    `send` waits while the client reads too slowly. `abort` closes its connection at once; `writer`, where
+    the server has one, takes what need not wait. A limit of
     0 s means that there is none. Cancelling the task has precedence over all of this: it ends a
     blocked `send` at once, and a cancelled task can still send its last frames.
     """
 
-    def __init__(self, send: Send, *, stall_limit_s: float, abort: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        send: Send,
+        *,
+        stall_limit_s: float,
+        abort: Callable[[], None],
+        writer: BodyWriter | None = None,
+    ) -> None:
         self.loss: ReceiverOutcome | None = None
         self.is_terminal = False
         """The answer is complete; what is still sent are its last frames."""
         self.stall_limit_s = stall_limit_s
         self._send = send
         self._abort = abort
+        self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._sending_since_ts: float | None = None
         self._last_sent_ts: float | None = None
@@ -79,6 +97,24 @@ class EventChannel:
         finally:
             self._sending_since_ts = None
             self._last_sent_ts = self._loop.time()
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `write` may be called now: the answer's body has begun, its client reads, and nothing
+        else is being sent."""
+        return (
+            self._writer is not None
+            and self.loss is None
+            and self._saying is None
+            and self._sending_since_ts is None
+            and self._writer.is_writable
+        )
+
+    def write(self, part: bytes) -> None:
+        """Send a part of a body without a wait. Only where `is_writable`."""
+        assert self._writer is not None
+        self._writer.write(part)
+        self._last_sent_ts = self._loop.time()
 
     def drop(self) -> None:
         """The client has closed its connection; the first loss is the one that counts."""

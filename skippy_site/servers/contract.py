@@ -23,6 +23,9 @@ Announce = Callable[[str, int], None]
 CONNECTION_EXTENSION = "skippy.connection"
 """Key in `scope["extensions"]` under which the application finds its `ClientConnection`."""
 
+WRITER_EXTENSION = "skippy.writer"
+"""Key in `scope["extensions"]` under which an HTTP application finds its `BodyWriter`."""
+
 
 class ListenProblem(Exception):
     """The address cannot be listened at; the message is one line for the operator."""
@@ -90,6 +93,20 @@ class EndsAnswers(Protocol):
     def begin_stop(self) -> None:
         """The grace time is over (or a second signal came) and answers still run: tell their
         clients. What still runs `last_words_s` later is cancelled."""
+
+
+class BodyWriter(Protocol):
+    """Writes parts of a streamed body without a wait. `send` may have to wait for its reader, so it
+    needs a task that can be suspended; a token that arrives while the reader keeps up needs neither,
+    and waking a task for each costs more than the token."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `write` may be called now: the body has begun, is streamed in chunks and not at its
+        end, and the client is there and reads."""
+
+    def write(self, part: bytes) -> None:
+        """As `send` of a part that is not the last. Only where `is_writable`; `part` is not empty."""
 
 
 class ClientConnection(Protocol):

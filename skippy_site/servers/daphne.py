@@ -24,6 +24,7 @@ from skippy_site.servers.bodies import BodyMemory
 from skippy_site.servers.connections import Connections, Entrance
 from skippy_site.servers.contract import (
     CONNECTION_EXTENSION,
+    WRITER_EXTENSION,
     Announce,
     Application,
     Lifespan,
@@ -98,11 +99,12 @@ class SkippyServer(Server):  # type: ignore[misc]
     def create_application(self, protocol: Any, scope: Scope) -> Inbox:
         exchange: HttpExchange | WebSocketExchange
         if isinstance(protocol, WebSocketProtocol):
-            exchange, connection = WebSocketExchange(protocol), protocol.transport.entrant
+            exchange = WebSocketExchange(protocol)
+            scope["extensions"] = {CONNECTION_EXTENSION: protocol.transport.entrant}
         else:
-            exchange, connection = HttpExchange(protocol), protocol.channel
+            exchange = HttpExchange(protocol)
+            scope["extensions"] = {CONNECTION_EXTENSION: protocol.channel, WRITER_EXTENSION: exchange}
         scope["asgi"] = {"version": "3.0", "spec_version": "2.3"}
-        scope["extensions"] = {CONNECTION_EXTENSION: connection}
         answering = run_application(self.application, scope, exchange)
         self.clients.track(asyncio.get_running_loop().create_task(answering))
         return exchange.inbox

@@ -130,6 +130,17 @@ class SkippyRequest(WebRequest):  # type: ignore[misc]
         finally:
             transport.uncork()
 
+    @property
+    def has_open_chunks(self) -> bool:
+        """A body that is sent in chunks has begun, and can go on."""
+        return bool(self.startedWriting and self.chunked and not self.finished and self.channel is not None)
+
+    def write_chunk(self, part: bytes) -> None:
+        """What Twisted's `write` does once all its questions are answered. Only if `has_open_chunks`."""
+        if self.channel is not None:
+            self.sentLength += len(part)
+            self.channel.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+
     def _complete_headers(self, channel: Channel) -> None:
         headers = self.responseHeaders
         headers.setRawHeaders(b"date", [http_date()])
@@ -176,6 +187,16 @@ class HttpExchange:
     @property
     def is_gone(self) -> bool:
         return self._request.is_gone
+
+    # A BodyWriter for the application.
+
+    @property
+    def is_writable(self) -> bool:
+        channel = self._channel
+        return channel is not None and channel.stalled_since_ts is None and self._request.has_open_chunks
+
+    def write(self, part: bytes) -> None:
+        self._request.write_chunk(part)
 
     async def send(self, message: Message) -> None:
         channel = self._channel

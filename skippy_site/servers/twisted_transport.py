@@ -31,7 +31,10 @@ class StreamConnection(tcp.Server):  # type: ignore[misc]
         super().__init__(skt, protocol, *rest)
 
     def write(self, data: bytes) -> None:
-        self.writeSequence((data,))
+        if self._tempDataBuffer or self.dataBuffer or self._is_corked:
+            self.writeSequence((data,))
+        elif data and self.connected and not self._writeDisconnected and not self._aborting:
+            self._send(data)
 
     def writeSequence(self, parts: Iterable[bytes]) -> None:
         if not self.connected or self._writeDisconnected or self._aborting:
@@ -59,15 +62,22 @@ class StreamConnection(tcp.Server):  # type: ignore[misc]
             waiting = self._tempDataBuffer
             data = waiting[0] if len(waiting) == 1 else b"".join(waiting)
             self._tempDataBuffer, self._tempDataLen = [], 0
-            try:
-                num_sent = self.socket.send(data)
-            except OSError:
-                # Full, or broken: if broken, the selector says so where Twisted expects it.
-                num_sent = 0
-            if num_sent == len(data):
-                return
-            self.dataBuffer = data[num_sent:]
-            self.offset = 0
+            self._send(data)
+            return
+        self._maybePauseProducer()
+        self.startWriting()
+
+    def _send(self, data: bytes) -> None:
+        """Where nothing else waits: to the kernel at once, and what it does not take, later."""
+        try:
+            num_sent = self.socket.send(data)
+        except OSError:
+            # Full, or broken: if broken, the selector says so where Twisted expects it.
+            num_sent = 0
+        if num_sent == len(data):
+            return
+        self.dataBuffer = data[num_sent:]
+        self.offset = 0
         self._maybePauseProducer()
         self.startWriting()
 

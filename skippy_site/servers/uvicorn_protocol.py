@@ -22,7 +22,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from inference.openai.errors import WireResponse
 from skippy_site.servers.answering import run_application
 from skippy_site.servers.connections import Entrance
-from skippy_site.servers.contract import CONNECTION_EXTENSION, Application, Receive, Scope, Send
+from skippy_site.servers.contract import (
+    CONNECTION_EXTENSION,
+    WRITER_EXTENSION,
+    Application,
+    Receive,
+    Scope,
+    Send,
+)
 from skippy_site.servers.early import RequestHead, origin_form
 from skippy_site.servers.phases import Phase
 from skippy_site.servers.refusal import (
@@ -77,6 +84,22 @@ class Cycle(RequestResponseCycle):  # type: ignore[misc]
 
     def break_off(self) -> None:
         self._reply.close()
+
+    # A BodyWriter for the application.
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(
+            self.response_started
+            and self.chunked_encoding
+            and not self.response_complete
+            and not self.disconnected
+            and not self.flow.write_paused
+            and self.scope["method"] != "HEAD"
+        )
+
+    def write(self, part: bytes) -> None:
+        self._reply.write(b"%x\r\n%b\r\n" % (len(part), part))
 
     def tell_gone(self) -> None:
         """To the application it is as if the client had left."""
@@ -259,7 +282,7 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
     def _new_cycle(self) -> Cycle:
         http_version = self.scope["http_version"]
         is_draining = self.front.connections.is_draining
-        return Cycle(
+        cycle = Cycle(
             http_version=http_version,
             reply=self._reply,
             scope=self.scope,
@@ -273,6 +296,8 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
             keep_alive=http_version != "1.0" and self.parser.should_keep_alive() and not is_draining,
             on_response=self.on_response_complete,
         )
+        self.scope["extensions"][WRITER_EXTENSION] = cycle
+        return cycle
 
     # -- answering ------------------------------------------------------------------------------
 
