@@ -134,6 +134,7 @@ def test_the_next_of_a_session_has_its_turn_when_the_one_before_is_done(service:
     assert not any(held(service).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["daphne", "uvicorn"])
 def test_a_drain_ends_waiting_sessions_stalled_readers_and_itself(server: str, tmp_path) -> None:
     service = start_tiny(
