@@ -29,6 +29,7 @@ from inference.streaming.event_channel import EventChannel, ReceiverLost
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import session_key
 
+# Under this name the server adapters offer the client's socket (skippy_site/servers/contract.py).
 CONNECTION_EXTENSION = "skippy.connection"
 WRITER_EXTENSION = "skippy.writer"
 

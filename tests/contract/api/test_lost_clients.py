@@ -163,6 +163,7 @@ async def stall(service: LiveService) -> bool:
         client.close()
 
 
+@pytest.mark.slow
 async def test_five_hundred_clients_that_leave_and_fifty_that_stall_leave_nothing(
     service: LiveService,
 ) -> None:

@@ -28,7 +28,9 @@ def service(
 ) -> Iterator[LiveService]:
     """One lane, so that whoever comes second waits."""
     home = tmp_path_factory.mktemp(f"phases-{request.param}")
-    made = start_tiny(home, request.param, SKIPPY_LANES="1")
+    made = start_tiny(
+        home, request.param, SKIPPY_LANES="1", SKIPPY_EARLY_HEADERS_S="0.4", SKIPPY_KEEP_ALIVE_S="0.4"
+    )
     yield made
     stop_service(made)
 
@@ -134,6 +136,29 @@ def test_the_next_of_a_session_has_its_turn_when_the_one_before_is_done(service:
     assert not any(held(service).values())
 
 
+def test_a_stream_that_waits_has_its_headers_early_and_signs_of_life(service: LiveService) -> None:
+    first = send(service, stream=True, max_tokens=7000, receive_buffer_bytes=4096)
+    until(lambda: shows(service, held_sequences=1), what=lambda: held(service))
+    second = send(service, stream=True, max_tokens=3)
+    second.settimeout(5)
+    received = b""
+    while received.count(b": keep-alive\n\n") < 2:
+        received += second.recv(65536)
+    assert received.startswith(b"HTTP/1.1 200")
+    assert shows(service, waiting=1)
+
+    first.close()
+    while b"data: [DONE]" not in received:
+        part = second.recv(65536)
+        assert part, received
+        received += part
+    second.close()
+
+    assert b'"role":"assistant"' in received
+    until(lambda: not any(held(service).values()), what=lambda: held(service), patience_s=1.0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["daphne", "uvicorn"])
 def test_a_drain_ends_waiting_sessions_stalled_readers_and_itself(server: str, tmp_path) -> None:
     service = start_tiny(
