@@ -11,181 +11,21 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Protocol
 
-from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission, Ticket
+from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission
 from inference.domain.backend import HoldReason
-from inference.domain.errors import GenerationFailed, ServerOverloaded, ServiceUnavailable, SkippyError
-from inference.domain.events import Dropped, Event, Failed, Finished, Started, TokenBatch
+from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
+from inference.domain.events import Event, Failed
 from inference.domain.requests import GenerationRequest
-from inference.domain.timings import Timings
+from inference.engine.handle import EngineHandle
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineState, EngineThread
 
 logger = logging.getLogger(__name__)
 
 LOADING_MESSAGE = "The model is still loading."
-# Events that may lie unread before the sequence is held, and at how few of them it goes on.
-MAX_UNREAD_EVENTS = 16
-RESUME_AT_EVENTS = 8
 STOPPED_MESSAGE = "The engine is not running."
-
-
-class EngineHandle:
-    """One submitted request on the event loop: a GenerationHandle, and the sink of its events."""
-
-    __slots__ = (
-        "_behind_s",
-        "_client",
-        "_events",
-        "_full_since_ts",
-        "_has_ended",
-        "_is_cancelled",
-        "_is_full",
-        "_is_released",
-        "_on_released",
-        "_take",
-        "_ticket",
-        "_waiter",
-        "submission",
-    )
-
-    def __init__(
-        self,
-        client: EngineClient,
-        request: GenerationRequest,
-        submitted_ts: float,
-        deadline_ts: float | None,
-    ) -> None:
-        self.submission = Submission(request, self, submitted_ts, deadline_ts)
-        self._client = client
-        self._events: deque[Event] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._ticket: Ticket | None = None
-        self._has_ended = False
-        self._is_cancelled = False
-        self._is_full = False
-        self._full_since_ts = 0.0
-        self._behind_s = 0.0
-        self._is_released = False
-        self._on_released: Callable[[], None] | None = None
-        self._take: Callable[[TokenBatch], bool] | None = None
-
-    def __aiter__(self) -> EngineHandle:
-        return self
-
-    async def __anext__(self) -> Event:
-        while not self._events:
-            if self._has_ended or self._is_cancelled:
-                raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        event = self._events.popleft()
-        if self._is_full and len(self._events) <= RESUME_AT_EVENTS:
-            self._is_full = False
-            self._behind_s += self._client.now_ts - self._full_since_ts
-            self.resume(HoldReason.READER)
-        return event
-
-    def take_at_once(self, take: Callable[[TokenBatch], bool]) -> None:
-        """Offer tokens to `take` while their owner waits for them: a task that is woken for each costs
-        more than what is done with it. What `take` raises comes out of the owner's wait."""
-        self._take = take
-
-    def cancel(self) -> None:
-        """Leave the queue, or free the lane within one step. Nothing after the ending."""
-        if self._has_ended or self._is_cancelled:
-            return
-        self._is_cancelled = True
-        self._events.clear()
-        self._wake()
-        if self._ticket is None or self._ticket.withdraw():
-            self._let_go()
-        else:
-            self._client._cancel(self.submission)
-
-    def note_completed(self, timings: Timings) -> None:
-        """Tell admission what the answer took; not the time in which it stood still for its reader."""
-        if self._ticket is not None:
-            predicted_s = max(0.0, timings.predicted_s - self._behind_s)
-            self._ticket.note_completed(replace(timings, predicted_s=predicted_s))
-
-    def when_released(self, call: Callable[[], None]) -> None:
-        """Have `call` called once the engine holds nothing of it; at once where that is so already."""
-        if self._is_released:
-            call()
-        else:
-            self._on_released = call
-
-    def _let_go(self) -> None:
-        self._is_released = True
-        self._client._forget(self)
-        call, self._on_released = self._on_released, None
-        if call is not None:
-            call()
-
-    def hold(self, reason: HoldReason) -> None:
-        """Let it stand still from the next step on, until every reason was taken back."""
-        if not self._has_ended and not self._is_cancelled:
-            self._client._hold(self.submission, reason)
-
-    def resume(self, reason: HoldReason) -> None:
-        """Take one reason back."""
-        if not self._has_ended and not self._is_cancelled:
-            self._client._resume(self.submission, reason)
-
-    def _queued(self, ticket: Ticket) -> None:
-        self._ticket = ticket
-
-    def _push(self, event: Event) -> None:
-        if type(event) is TokenBatch:
-            if not self._has_ended and not self._is_cancelled and not self._is_taken(event):
-                self._queue(event)
-            return
-        is_ending = isinstance(event, Finished | Failed | Dropped)
-        if is_ending and not self._is_released:
-            self._let_go()
-        if self._has_ended or self._is_cancelled:
-            return
-        if self._ticket is not None:
-            if isinstance(event, Started):
-                self._ticket.note_started()
-            elif isinstance(event, Failed) and isinstance(event.error, GenerationFailed):
-                self._ticket.note_failed()
-        self._has_ended = is_ending
-        self._queue(event)
-
-    def _is_taken(self, batch: TokenBatch) -> bool:
-        """In order: only while nothing older is unread, and its owner does nothing else."""
-        waiter = self._waiter
-        if self._take is None or waiter is None or self._events or waiter.done():
-            return False
-        try:
-            return self._take(batch)
-        except Exception as error:
-            waiter.set_exception(error)
-            return True
-
-    def _queue(self, event: Event) -> None:
-        self._events.append(event)
-        if len(self._events) >= MAX_UNREAD_EVENTS and not self._is_full:
-            self._is_full = True
-            self._full_since_ts = self._client.now_ts
-            self.hold(HoldReason.READER)
-        self._wake()
-
-    def _wake(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def __repr__(self) -> str:
-        state = "ended" if self._has_ended else "cancelled" if self._is_cancelled else "open"
-        return f"<EngineHandle {self.submission.request.request_id} {state}, {len(self._events)} events>"
 
 
 class Admission(AdmissionDesk, AdmissionSource, Protocol):
@@ -244,7 +84,7 @@ class EngineClient:
             is_early = self._thread.state in (EngineState.NEW, EngineState.LOADING)
             raise ServiceUnavailable(LOADING_MESSAGE if is_early else STOPPED_MESSAGE)
         handle = EngineHandle(self, request, self.now_ts, deadline_ts)
-        handle._queued(self._admission.submit(handle.submission))
+        handle.queued(self._admission.submit(handle.submission))
         self._open.add(handle)
         self._thread.wake()
         return handle
@@ -270,20 +110,20 @@ class EngineClient:
         now_ts = self.now_ts
         for submission in waiting:
             if isinstance(submission.sink, EngineHandle):
-                submission.sink._push(Failed(error, now_ts))
+                submission.sink.push(Failed(error, now_ts))
 
     # -- from handles ---------------------------------------------------------------------------
 
-    def _forget(self, handle: EngineHandle) -> None:
+    def forget(self, handle: EngineHandle) -> None:
         self._open.discard(handle)
 
-    def _cancel(self, submission: Submission) -> None:
+    def cancel(self, submission: Submission) -> None:
         self._thread.cancel(submission)
 
-    def _hold(self, submission: Submission, reason: HoldReason) -> None:
+    def hold(self, submission: Submission, reason: HoldReason) -> None:
         self._thread.hold(submission, reason)
 
-    def _resume(self, submission: Submission, reason: HoldReason) -> None:
+    def resume(self, submission: Submission, reason: HoldReason) -> None:
         self._thread.resume(submission, reason)
 
     # -- from the engine thread -----------------------------------------------------------------
@@ -314,13 +154,13 @@ class EngineClient:
         while self._outbox:
             for sink, event in self._outbox.popleft():
                 if isinstance(sink, EngineHandle):
-                    sink._push(event)
+                    sink.push(event)
 
     def _close(self, error: ServiceUnavailable) -> None:
         """The engine has ended and told everybody it knew of; whoever is still open was lost."""
         self._hand_over()
         for handle in list(self._open):
-            handle._push(Failed(error, self.now_ts))
+            handle.push(Failed(error, self.now_ts))
 
     def __repr__(self) -> str:
         return f"<EngineClient {len(self._open)} open, {self._thread!r}>"

@@ -16,7 +16,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from skippy_site.servers.__main__ import choose_server
-from skippy_site.servers.contract import CONNECTION_EXTENSION, ListenConfig, ListenProblem
+from skippy_site.servers.contract import (
+    CONNECTION_EXTENSION,
+    WRITER_EXTENSION,
+    ListenConfig,
+    ListenProblem,
+)
 from skippy_site.servers.lifecycle import EXIT_PATIENCE_S, leave_soon
 
 CHUNK = b"data: " + b"x" * 192 + b"\n\n"
@@ -59,6 +64,12 @@ class Request:
         headers = (b"content-type", b"application/json"), (b"content-length", b"%d" % len(data))
         await self.start(200, *headers)
         await self.part(data, more_body=False)
+
+    def length(self) -> list[tuple[bytes, bytes]]:
+        """A Content-Length header, where the test asks for one."""
+        return [
+            (b"content-length", value.encode()) for key, value in self.arguments.items() if key == "length"
+        ]
 
     async def until_disconnect(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
@@ -144,6 +155,31 @@ async def flood(request: Request) -> None:
         connection.abort()
 
 
+async def write(request: Request) -> None:
+    """Parts by the server's writer and by `send` in turn; with `flood`, until the writer refuses."""
+    await request.body()
+    writer = request.scope["extensions"][WRITER_EXTENSION]
+    was_writable = [writer.is_writable]
+    await request.start(200, (b"content-type", b"text/event-stream"), *request.length())
+    await request.part(b"0\n")
+    was_writable.append(writer.is_writable)
+    for number in range(1, 50):
+        if number % 2 and writer.is_writable:
+            writer.write(b"%d\n" % number)
+        else:
+            await request.part(b"%d\n" % number)
+    num_bytes = 0
+    while "flood" in request.arguments and writer.is_writable and num_bytes < 10_000_000:
+        writer.write(CHUNK)
+        num_bytes += len(CHUNK)
+    if "flood" not in request.arguments:
+        await request.part(b"end\n", more_body=False)
+    was_writable.append(writer.is_writable)
+    tell("written", tag=request.tag, num_bytes=num_bytes, was_writable=was_writable)
+    if "flood" in request.arguments:
+        request.scope["extensions"][CONNECTION_EXTENSION].abort()
+
+
 async def boom(request: Request) -> None:
     if "started" in request.arguments:
         await request.start(200)
@@ -192,6 +228,7 @@ ROUTES = {
     "/idle": idle,
     "/early-headers": early_headers,
     "/flood": flood,
+    "/write": write,
     "/boom": boom,
     "/silent": silent,
     "/no-content": no_content,

@@ -63,3 +63,34 @@ def test_an_unread_last_answer_does_not_keep_the_socket(server_name: str) -> Non
         server.event("flooded", tag="x")
         assert server.sockets_settle_at(num_before)
         client.socket.close()
+
+
+NUMBERS = b"".join([b"%d\n" % number for number in range(50)]) + b"end\n"
+
+
+def test_what_is_written_at_once_and_what_is_sent_arrive_in_order(server: LiveServer) -> None:
+    tag = uuid.uuid4().hex
+    with server.connect() as client:
+        client.request("GET", f"/write?tag={tag}")
+        answer = client.answer()
+        assert answer.is_complete
+        assert answer.body == NUMBERS
+        # Not before the answer has begun, and not after its end.
+        assert server.event("written", tag=tag)["was_writable"] == [False, True, False]
+
+
+def test_a_body_with_a_length_is_sent_and_not_written(server: LiveServer) -> None:
+    tag = uuid.uuid4().hex
+    with server.connect() as client:
+        client.request("GET", f"/write?tag={tag}&length={len(NUMBERS)}")
+        assert client.answer().body == NUMBERS
+        assert server.event("written", tag=tag)["was_writable"] == [False, False, False]
+
+
+def test_nothing_can_be_written_to_a_reader_that_is_behind(server: LiveServer) -> None:
+    tag = uuid.uuid4().hex
+    with server.connect(receive_buffer_bytes=4096) as client:
+        client.request("GET", f"/write?tag={tag}&flood=1")
+        written = server.event("written", tag=tag)
+        assert written["was_writable"][-1] is False
+        assert written["num_bytes"] < 200_000

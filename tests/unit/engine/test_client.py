@@ -13,8 +13,9 @@ from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
 from inference.domain.timings import Timings
-from inference.engine.client import MAX_UNREAD_EVENTS, EngineClient
+from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
+from inference.engine.handle import MAX_UNREAD_EVENTS
 from inference.engine.plan import StepOutcome
 from inference.engine.thread import EngineThread
 from tests.unit.engine.scripted_engine_parts import FifoAdmission, ScriptedRunner, make_request
@@ -383,3 +384,56 @@ async def test_who_leaves_the_queue_or_an_engine_that_ends_has_been_let_go(serve
     assert await served.client.stop(PATIENCE_S)
     await asyncio.sleep(0.01)
     assert sorted(calls) == ["r0", "r1", "r2"]
+
+
+async def test_tokens_are_taken_at_once_while_their_owner_waits(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=200))
+    taken: list[int] = []
+
+    def take(batch: TokenBatch) -> bool:
+        # Every third is left to the owner.
+        if len(taken) % 3 == 2 and batch.token_ids[0] != taken[-1]:
+            taken.append(batch.token_ids[0])
+            return False
+        taken.extend(batch.token_ids)
+        return True
+
+    handle.take_at_once(take)
+    events = await asyncio.wait_for(_read(handle), PATIENCE_S)
+    assert isinstance(events[-1], Finished)
+    left = tokens_of(events)
+    # What was offered and what was not: together everything, each in its order.
+    assert left == sorted(left)
+    assert taken == sorted(taken)
+    assert sorted({*taken, *left}) == list(range(100, 300))
+
+
+async def test_nothing_is_taken_before_what_lies_unread(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=10))
+    order: list[int] = []
+
+    def take(batch: TokenBatch) -> bool:
+        order.extend(batch.token_ids)
+        return True
+
+    await asyncio.sleep(0.05)
+    handle.take_at_once(take)
+    async with asyncio.timeout(PATIENCE_S):
+        async for event in handle:
+            if isinstance(event, TokenBatch):
+                order.extend(event.token_ids)
+                await asyncio.sleep(0)
+    assert order == list(range(100, 110))
+
+
+async def test_what_taking_raises_comes_out_of_the_wait(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=50))
+
+    def take(batch: TokenBatch) -> bool:
+        raise ValueError("the text could not be written")
+
+    handle.take_at_once(take)
+    with pytest.raises(ValueError, match="could not be written"):
+        await asyncio.wait_for(_read(handle), PATIENCE_S)
+    handle.cancel()
+    await served.until_idle()
