@@ -40,6 +40,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import time
 from argparse import Namespace
 from contextlib import ExitStack
 from functools import partial
@@ -63,6 +64,9 @@ from servers import (  # noqa: E402
 LANES = 16
 NUM_SHARED_REQUESTS = 24
 NUM_LONG_STREAMS = 8
+LONG_AFTER_S = 3.0
+# 3,000 tokens of SmolLM2.
+LONG_WORDS = 2700
 
 
 def start_all(args: Namespace, folder: Path, stack: ExitStack) -> list[Server]:
@@ -102,12 +106,14 @@ async def measure_stream(server: Server, clients: int, temperature: float) -> di
     return {"tokens_per_second": row["tok_per_s"]}
 
 
-async def measure_shared(server: Server, temperature: float) -> dict[str, float]:
+async def measure_shared(server: Server, temperature: float, *, is_new: bool) -> dict[str, float]:
+    """`is_new`: nobody has asked with this beginning before; else it is that of the rounds before."""
     server.seeds += 1
     args = server.arguments(
         requests=NUM_SHARED_REQUESTS,
         prompt_words=400,
         shared_prefix=0.9,
+        shared_seed=1 + server.seeds if is_new else 1,
         max_tokens=16,
         temperature=temperature,
     )
@@ -136,15 +142,27 @@ async def measure_long(server: Server, temperature: float) -> dict[str, float]:
         request = body(words, tokens, seed)
         return stream("127.0.0.1", server.port, "/v1/chat/completions", server.key, request, 600.0)
 
+    begin_ts = time.perf_counter()
     streams = [asyncio.create_task(run(20, 400, n)) for n in range(NUM_LONG_STREAMS)]
-    await asyncio.sleep(3.0)
-    arrival = asyncio.create_task(run(1500, 1, 99))
+    await asyncio.sleep(LONG_AFTER_S)
+    arrival_s = time.perf_counter() - begin_ts
+    long = await run(LONG_WORDS, 1, 99)
+    first_token_s = time.perf_counter() - begin_ts
     results = await asyncio.gather(*streams)
-    await arrival
-    for result in results:
+    for result in (long, *results):
         if not result["ok"]:
             raise SystemExit(f"{server.name}: {result['error']}")
-    return {"worst_gap_ms": 1e3 * max(max(result["gaps"]) for result in results)}
+    if min(result["total"] for result in results) < first_token_s:
+        raise SystemExit(f"{server.name}: streams ended before the long prompt was computed")
+    worst = 0.0
+    for result in results:
+        at_s = result["ttft"]
+        for gap in result["gaps"]:
+            at_s += gap
+            # What lies before the arrival is the streams' own beginning.
+            if at_s >= arrival_s:
+                worst = max(worst, gap)
+    return {"worst_gap_ms": 1e3 * worst, "long_ttft_ms": 1e3 * long["ttft"]}
 
 
 def spread(values: list[float]) -> str:
@@ -164,7 +182,9 @@ def scenarios(args: Namespace) -> list[tuple[str, Any]]:
                 for clients in args.clients.split(",")
             ]
         elif name == "shared":
-            found.append(("shared prefix", partial(measure_shared, temperature=args.temperature)))
+            for title, is_new in (("new shared prefix", True), ("known shared prefix", False)):
+                work = partial(measure_shared, temperature=args.temperature, is_new=is_new)
+                found.append((title, work))
         elif name == "long":
             found.append(("long prompt beside streams", partial(measure_long, temperature=args.temperature)))
         else:

@@ -30,9 +30,9 @@ WORDS = (
 ).split()
 
 
-def prompt(seed: int, words: int, shared: float) -> str:
+def prompt(seed: int, words: int, shared: float, shared_seed: int = 1) -> str:
     """`words` words of text, the first `shared` share of them the same for every seed."""
-    common, own = random.Random(1), random.Random(1000 + seed)
+    common, own = random.Random(shared_seed), random.Random(1000 + seed)
     head = int(words * shared)
     body = [common.choice(WORDS) for _ in range(head)] + [own.choice(WORDS) for _ in range(words - head)]
     return "Write a short story that uses these words: " + " ".join(body)
@@ -125,7 +125,10 @@ async def level(args, host: str, port: int, concurrency: int, first_seed: int) -
                 "temperature": args.temperature,
                 "seed": seed,
                 "messages": [
-                    {"role": "user", "content": prompt(seed, args.prompt_words, args.shared_prefix)}
+                    {
+                        "role": "user",
+                        "content": prompt(seed, args.prompt_words, args.shared_prefix, args.shared_seed),
+                    }
                 ],
             }
             body.update(args.extra)
@@ -166,6 +169,7 @@ async def main() -> int:
     parser.add_argument("--prompt-words", type=int, default=100)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--shared-prefix", type=float, default=0.0)
+    parser.add_argument("--shared-seed", type=int, default=1)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--timeout", type=float, default=300.0)
     parser.add_argument("--ignore-eos", action="store_true", help="send ignore_eos, where the server has it")

@@ -63,6 +63,7 @@ class Server:
             "timeout": 600.0,
             "extra": self.extra,
             "shared_prefix": 0.0,
+            "shared_seed": 1,
             "prompt_words": 100,
             "max_tokens": 64,
         }
