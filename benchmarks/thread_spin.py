@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/thread_spin.py MODEL.gguf [--rounds 3] [--threads 2] [--json OUT]
 
 For each GOMP_SPINCOUNT, in a process of its own: a prefill of 128 tokens, then 30 decodes of one sequence
-and 20 of eight. The same again while another process keeps one core busy. Medians in milliseconds.
+and 20 of eight. The same again while another process keeps one core busy, and beside a second engine
+with as many threads. Medians in milliseconds.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-COUNTS = ("default", "0", "200", "1000", "10000")
+COUNTS = ("default", "0", "1000", "5000", "20000")
 NUM_PROMPT, NUM_LANES = 128, 8
 
 
-def measure(model: str, threads: int) -> dict[str, float]:
-    """Runs in the child: medians in milliseconds."""
+def measure(model: str, threads: int, *, is_endless: bool) -> dict[str, float]:
+    """Runs in the child: medians in milliseconds; or only keeps the cores busy until it is killed."""
     import llama_cpp as llama
 
     quiet = llama.llama_log_callback(lambda level, text, data: None)
@@ -55,6 +56,10 @@ def measure(model: str, threads: int) -> dict[str, float]:
         return decode(prompt, list(range(NUM_PROMPT)), [0] * NUM_PROMPT, wants_logits=False)
 
     prefill()
+    while is_endless:
+        prefill()
+        for n in range(30):
+            decode([500 + n], [NUM_PROMPT + n], [0], wants_logits=True)
     prefills = [prefill() for _ in range(3)]
     alone = [decode([500 + n], [NUM_PROMPT + n], [0], wants_logits=True) for n in range(30)]
     for lane in range(1, NUM_LANES):
@@ -71,10 +76,26 @@ def measure(model: str, threads: int) -> dict[str, float]:
     }
 
 
-def in_child(model: Path, threads: int, count: str) -> dict[str, float]:
+def command(model: Path, threads: int, count: str, *more: str) -> tuple[list[str], dict[str, str]]:
     environment = {**os.environ, **({} if count == "default" else {"GOMP_SPINCOUNT": count})}
-    command = [sys.executable, __file__, str(model), "--threads", str(threads), "--child"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return [sys.executable, __file__, str(model), "--threads", str(threads), "--child", *more], environment
+
+
+def in_child(model: Path, threads: int, count: str, neighbour: str) -> dict[str, float]:
+    beside: subprocess.Popen[bytes] | None = None
+    if neighbour == "busy neighbour":
+        beside = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    elif neighbour == "second engine":
+        arguments, environment = command(model, threads, count, "--endless")
+        beside = subprocess.Popen(arguments, env=environment)
+        time.sleep(2.0)  # it loads
+    try:
+        arguments, environment = command(model, threads, count)
+        done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
+    finally:
+        if beside is not None:
+            beside.kill()
+            beside.wait()
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -88,22 +109,17 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--endless", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(measure(str(args.model), args.threads)))
+        print(json.dumps(measure(str(args.model), args.threads, is_endless=args.endless)))
         return 0
     results: dict[str, Any] = {}
-    for name, has_neighbour in (("quiet", False), ("busy neighbour", True)):
+    for name in ("quiet", "busy neighbour", "second engine"):
         rows: dict[str, list[dict[str, float]]] = {count: [] for count in COUNTS}
-        neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if has_neighbour else None
-        try:
-            for _ in range(args.rounds):
-                for count in COUNTS:
-                    rows[count].append(in_child(args.model, args.threads, count))
-        finally:
-            if neighbour is not None:
-                neighbour.kill()
-                neighbour.wait()
+        for _ in range(args.rounds):
+            for count in COUNTS:
+                rows[count].append(in_child(args.model, args.threads, count, name))
         results[name] = {
             count: {key: round(statistics.median(r[key] for r in found), 1) for key in found[0]}
             for count, found in rows.items()

@@ -120,6 +120,8 @@ class Plugin:
                 del os.environ[name]
         os.environ.update(embedded_urls(self._state).as_environment())
         os.environ["SKIPPY_HOME"] = str(self._state.root)
+        # Several engines run at once here, on the same cores: nobody's threads should spin for long.
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         os.environ["DJANGO_SETTINGS_MODULE"] = "skippy_site.settings"
 
     @pytest.hookimpl(tryfirst=True)

@@ -20,11 +20,10 @@ from typing import Any
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 # Read by GNU OpenMP when it is loaded: how long a thread turns in circles at a barrier before it
 # sleeps. A batch has hundreds of barriers, and by default a thread that waits for one that was
-# preempted burns its whole time slice: with two such processes on two cores, a step took 230 ms
-# instead of 2. 1000 turns are what OpenMP itself uses where it knows that cores are short, and cost
-# nothing that could be measured where they are not.
+# preempted burns its whole time slice: with two engines on the same two cores a step takes ten times
+# as long as it should. 5000 turns outlast the usual barrier and little else (docs/performance.md).
 if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 import llama_cpp
 
