@@ -37,27 +37,35 @@ def top_candidates(logits: FloatArray, top_ks: IdArray) -> tuple[NDArray[np.floa
     """
     num_rows, num_tokens = logits.shape
     largest = int(top_ks.max())
+    if largest > max_fast_top_k(num_tokens):
+        return _sorted_rows(logits, top_ks, *_all_of(logits, largest))
     num_groups = num_tokens // GROUP
     num_supers = num_groups // SUPERGROUP
     num_grouped = num_groups * GROUP
-    if largest > max_fast_top_k(num_tokens):
-        return _sorted_rows(logits, top_ks, *_all_of(logits, largest))
     grouped = logits[:, :num_grouped].reshape(num_rows, GROUP, num_groups)
-    maxima = grouped.max(axis=1)
-    supers = maxima[:, : num_supers * SUPERGROUP].reshape(num_rows, SUPERGROUP, num_supers).max(axis=1)
-    limits = np.partition(supers, num_supers - largest, axis=1)[:, num_supers - largest]
-    found = np.flatnonzero(maxima >= limits[:, np.newaxis])
+    maxima = np.maximum.reduce(grouped, axis=1)
+    supers = maxima[:, : num_supers * SUPERGROUP].reshape(num_rows, SUPERGROUP, num_supers)
+    supers = np.maximum.reduce(supers, axis=1)
+    supers.partition(num_supers - largest, axis=1)
+    limits = supers[:, num_supers - largest]
+    found = (maxima >= limits[:, np.newaxis]).ravel().nonzero()[0]
     rows = found // num_groups
-    # From a group's number to the flat places of its logits.
+    # From a group's number to the flat places of its logits: (groups, GROUP), by rising row.
     first = found + rows * (num_tokens - num_groups)
-    places = (first + np.arange(GROUP)[:, np.newaxis] * num_groups).ravel()
+    places = first[:, np.newaxis] + np.arange(GROUP) * num_groups
+    values = logits.ravel().take(places)
+    is_high = (values >= limits[rows][:, np.newaxis]).ravel().nonzero()[0]
+    rows, places, values = rows[is_high // GROUP], places.ravel()[is_high], values.ravel()[is_high]
     if num_grouped < num_tokens:
-        ends = np.arange(num_grouped, num_tokens) + np.arange(num_rows)[:, np.newaxis] * num_tokens
-        places = np.concatenate([places, ends.ravel()])
-    rows = places // num_tokens
-    values = logits.ravel()[places] if logits.flags.c_contiguous else logits[rows, places % num_tokens]
-    is_high = np.flatnonzero(values >= limits[rows])
-    return _sorted_rows(logits, top_ks, rows[is_high], places[is_high], values[is_high])
+        ends = logits[:, num_grouped:]
+        end_rows, end_ranks = (ends >= limits[:, np.newaxis]).nonzero()
+        end_places = end_rows * num_tokens + num_grouped + end_ranks
+        rows = np.concatenate([rows, end_rows])
+        order = rows.argsort(kind="stable")
+        rows = rows[order]
+        places = np.concatenate([places, end_places])[order]
+        values = np.concatenate([values, ends[end_rows, end_ranks]])[order]
+    return _sorted_rows(logits, top_ks, rows, places, values)
 
 
 def top_of_row(row: FloatArray, top_k: int) -> tuple[list[float], list[int]]:
@@ -91,7 +99,7 @@ def top_of_row(row: FloatArray, top_k: int) -> tuple[list[float], list[int]]:
 
 
 def _all_of(logits: FloatArray, largest: int) -> tuple[IdArray, IdArray, FloatArray]:
-    """Rows, flat places and values of everything that could be among the `largest` highest."""
+    """Rows (rising), flat places and values of everything that could be among the `largest` highest."""
     num_rows, num_tokens = logits.shape
     limits = np.full(num_rows, -math.inf, dtype=np.float32)
     if largest < num_tokens:
@@ -104,23 +112,34 @@ def _all_of(logits: FloatArray, largest: int) -> tuple[IdArray, IdArray, FloatAr
 def _sorted_rows(
     logits: FloatArray, top_ks: IdArray, rows: IdArray, places: IdArray, values: FloatArray
 ) -> tuple[NDArray[np.float64], IdArray]:
+    """Candidates, by rising row, to sorted rows that are padded and cut to their `top_ks`.
+
+    A value and its id become one integer whose order is that of (value, falling id): the bits of a
+    float32, with those of negative ones turned over, rise with it. So one sort of a small matrix
+    takes the place of sorting three lists, which took most of the time.
+    """
     num_rows, num_tokens = logits.shape
     width = min(int(top_ks.max()), num_tokens)
-    if num_rows == 1 and len(values) >= width:
-        order = np.lexsort((places, -values))[:width]
-        bounded = np.clip(values[order], -OUT_OF_RANGE, OUT_OF_RANGE).astype(np.float64)
-        return bounded[np.newaxis], places[order][np.newaxis]
-    order = np.lexsort((places, -values, rows))
-    rows, places, values = rows[order], places[order], values[order]
+    # One zero only: -0.0 is as high as 0.0, but has other bits.
+    bits = (values + np.float32(0)).view(np.int32)
+    keys = (bits ^ ((bits >> 31) & _ALL_BUT_SIGN)).astype(np.int64) << 32
+    keys += _LAST_ID - (places - rows * num_tokens)
     counts = np.bincount(rows, minlength=num_rows)
     ranks = np.arange(len(rows)) - (counts.cumsum() - counts)[rows]
-    is_top = ranks < top_ks[rows]
-    rows, ranks = rows[is_top], ranks[is_top]
-    sorted_values = np.full((num_rows, width), -OUT_OF_RANGE)
-    token_ids = np.zeros((num_rows, width), dtype=np.int64)
-    sorted_values[rows, ranks] = np.clip(values[is_top], -OUT_OF_RANGE, OUT_OF_RANGE)
-    token_ids[rows, ranks] = places[is_top] - rows * num_tokens
+    table = np.full((num_rows, max(int(counts.max(initial=0)), width)), _LOWEST_KEY)
+    table[rows, ranks] = keys
+    table.sort(axis=1)
+    best = table[:, : -width - 1 : -1]
+    is_there = (best != _LOWEST_KEY) & (np.arange(width) < top_ks[:, np.newaxis])
+    token_ids = np.where(is_there, _LAST_ID - (best & _LAST_ID), 0)
+    found = logits[np.arange(num_rows)[:, np.newaxis], token_ids].astype(np.float64)
+    sorted_values = np.where(is_there, np.clip(found, -OUT_OF_RANGE, OUT_OF_RANGE), -OUT_OF_RANGE)
     return sorted_values, token_ids
+
+
+_ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
+_LAST_ID = 0xFFFFFFFF
+_LOWEST_KEY = np.iinfo(np.int64).min
 
 
 def nucleus_cut(gaps: FloatArray, mass: float) -> tuple[float, int]:
