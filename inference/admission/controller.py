@@ -226,6 +226,9 @@ class AdmissionController:
     def elect(self, affinity: CacheAffinity) -> LaneGrant | None:
         """Who may start now, by queue.py and ranking.py; None where nobody may or the limit is
         reached."""
+        if self._is_settled:
+            # Asked in every step, and nearly always so. Whoever changes that wakes the engine after it.
+            return None
         while True:
             with self._lock:
                 if self._is_settled or not self._limiter.num_available:

@@ -71,6 +71,17 @@ class StepPlan:
             token_ids, positions, sequence_ids, is_output, tuple(decoding), tuple(prefills), tuple(outputs)
         )
 
+    def is_for(self, decoding: list[Sequence]) -> bool:
+        """Whether these sequences, and nothing else, are what it computes: then `repeat` will do."""
+        return not self.prefills and self.decoding == tuple(decoding)
+
+    def repeat(self) -> StepPlan:
+        """The next step of the same decoding sequences, in the same arrays: between two arrivals that
+        is every step. What the arrays held before is gone."""
+        self.token_ids[:] = [sequence.last_token_id for sequence in self.decoding]
+        self.positions[:] = [sequence.num_computed for sequence in self.decoding]
+        return self
+
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)

@@ -44,6 +44,7 @@ class Scheduler:
         self._pacer = pacer
         self._sequences: list[Sequence] = []
         self._num_preempted = 0
+        self._last_plan: StepPlan | None = None
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -63,7 +64,8 @@ class Scheduler:
         self._num_preempted = sum([other.state is PREEMPTED for other in self._sequences])
 
     def schedule(self) -> StepPlan | None:
-        """The next batch, or None where nothing can be computed."""
+        """The next batch, or None where nothing can be computed. Good until the next call: steady
+        decoding reuses its arrays."""
         decoding = [sequence for sequence in self._sequences if sequence.state is DECODING]
         prefills: list[PrefillChunk] = []
         if len(decoding) + self._num_preempted < len(self._sequences):
@@ -71,7 +73,11 @@ class Scheduler:
             prefills = share(waiting, self._pacer.budget(len(decoding)))
         if not decoding and not prefills:
             return None
-        return StepPlan.build(decoding, prefills)
+        last = self._last_plan
+        if not prefills and last is not None and last.is_for(decoding):
+            return last.repeat()
+        self._last_plan = StepPlan.build(decoding, prefills)
+        return self._last_plan
 
     def plan_one(self, sequence: Sequence) -> StepPlan:
         """A batch for one sequence alone: how a failed step finds out whose fault it was."""

@@ -12,8 +12,9 @@ from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel
 from inference.engine.sequence import WAITING_FOR_PREFIX
 from tests.model.stepped_engine import SteppedEngine
-from tests.model.test_engine_batching import F32_NOISE, Watched, distance
+from tests.model.test_engine_batching import F32_NOISE, distance
 from tests.model.tiny_recurrent_model import write_tiny_recurrent_model
+from tests.model.watched_engine import WatchedEngine
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
 COMMON = tuple(1000 + (index * 37) % 5000 for index in range(300))
@@ -60,12 +61,12 @@ def test_simultaneous_prompts_compute_their_common_beginning_once(tiny_model: Ll
 
 
 def test_answers_with_shared_cells_are_those_without(tiny_model: LlamaModel) -> None:
-    with Watched(tiny_model, config(has_prefix_cache=False)) as alone:
+    with WatchedEngine(tiny_model, config(has_prefix_cache=False)) as alone:
         expected = submit_all(alone, ignore_eos=False)
         alone.run()
         assert alone.core.statistics(is_alive=True).total_prefill_tokens == 310 * NUM_REQUESTS
         alone.check_all_free()
-    with Watched(tiny_model, config()) as shared:
+    with WatchedEngine(tiny_model, config()) as shared:
         found = submit_all(shared, ignore_eos=False)
         shared.run()
     for index in range(NUM_REQUESTS):

@@ -25,6 +25,7 @@ class LlamaBatch:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.num_outputs = 0
+        self._last_plan: StepPlan | None = None
         self._token_ids = np.zeros(capacity, dtype=np.int32)
         self._positions = np.zeros(capacity, dtype=np.int32)
         self._num_sequences = np.ones(capacity, dtype=np.int32)
@@ -55,6 +56,9 @@ class LlamaBatch:
             raise ValueError(f"a batch of {num_tokens} tokens does not fit {self.capacity}")
         self._token_ids[:num_tokens] = plan.token_ids
         self._positions[:num_tokens] = plan.positions
+        if plan is self._last_plan:
+            return  # who is in it has not changed
+        self._last_plan = plan
         self._sequence_ids[:num_tokens] = plan.sequence_ids
         self._is_output[:num_tokens] = plan.is_output
         self.struct.n_tokens = num_tokens

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.devices import list_gpus
-from inference.engine.llama.library import log_bridge
+from inference.engine.llama.library import fast_function, log_bridge
 from inference.engine.llama.memory import available_bytes
 from inference.engine.llama.memory_use import used_memory
 from inference.engine.llama.model import LlamaModel
@@ -89,6 +89,9 @@ class LlamaContext:
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
         self._rows: LogitsArray | None = None
         self._rows_address = 0
+        self._may_run_on: bool = llama_cpp.llama_supports_gpu_offload()
+        # Everything is computed when it is called: it only looks up an address.
+        self._get_logits = fast_function("llama_get_logits", [ctypes.c_void_p], ctypes.c_void_p)
 
     def decode(self, batch: LlamaBatch) -> DecodeStatus:
         """Compute a batch and wait for it; the interpreter is free for other threads meanwhile."""
@@ -99,8 +102,9 @@ class LlamaContext:
         pointer = self._pointer
         status: int = llama_cpp.llama_decode(pointer, batch.struct)
         if status == 0:
-            # A GPU may still be at work: wait here, not in the middle of reading the logits.
-            llama_cpp.llama_synchronize(pointer)
+            if self._may_run_on:
+                # A GPU may still be at work: wait here, where the interpreter is free for others.
+                llama_cpp.llama_synchronize(pointer)
             return DecodeStatus.OK
         try:
             return DecodeStatus(status)
@@ -112,12 +116,12 @@ class LlamaContext:
         batch order. A writable view into llama.cpp's memory, valid until the next `decode`."""
         if not 0 < num_outputs <= self._max_outputs:
             raise ValueError(f"{num_outputs} rows of logits, at most {self._max_outputs}")
-        rows = llama_cpp.llama_get_logits(self._pointer)
-        address = ctypes.addressof(rows.contents) if rows else 0
+        address: int | None = self._get_logits(self._pointer)
         if not address:
             raise RuntimeError("llama.cpp has no logits")
         if self._rows is None or address != self._rows_address:
             # The buffer has a row for every sequence at least, and moves only when it grows.
+            rows = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
             self._rows = np.ctypeslib.as_array(rows, (self._max_outputs, self._num_vocabulary))
             self._rows_address = address
         return self._rows[:num_outputs]

@@ -39,8 +39,12 @@ class LlamaRunner:
         self._model = model
         self._owns_model = owns_model
         self._samplers: dict[int, Sampler] = {}
-        # Of the sequences that ask for signals: with none of them no row is even looked at.
+        # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
         self._watched: set[int] = set()
+        self._scored: set[int] = set()
+        # Steady decoding repeats its plan.
+        self._last_plan: StepPlan | None = None
+        self._last_samplers: list[Sampler] = []
         self._meter = SignalMeter(model.tokenizer.num_tokens)
         self._end_token_ids = model.tokenizer.end_token_ids
         self._end_token_array = np.array(sorted(self._end_token_ids), dtype=np.int64)
@@ -81,6 +85,8 @@ class LlamaRunner:
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
         if request.signals is not None:
             self._watched.add(sequence_id)
+        if request.num_top_logprobs is not None:
+            self._scored.add(sequence_id)
         must_go_on = request.ignore_eos or request.min_tokens > 0
         self._samplers[sequence_id] = Sampler(
             request.sampling,
@@ -102,8 +108,13 @@ class LlamaRunner:
         if not plan.outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
-        samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
-        asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
+        if plan is not self._last_plan:
+            self._last_plan = plan
+            self._last_samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
+        samplers = self._last_samplers
+        asked = {}
+        if self._scored:
+            asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         signals = self._measure(plan, logits) if self._watched else {}
         token_ids = draw_tokens(logits, samplers)
         if not asked:
@@ -146,6 +157,7 @@ class LlamaRunner:
     def _forget(self, sequence_id: int) -> None:
         self._samplers.pop(sequence_id, None)
         self._watched.discard(sequence_id)
+        self._scored.discard(sequence_id)
 
     def _warm_up(self) -> None:
         """Compute one token and forget it: pages of weights are read and buffers made before the

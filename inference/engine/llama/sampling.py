@@ -170,11 +170,13 @@ def _change_rows(logits: LogitsArray, samplers: Sequence[Sampler]) -> None:
             # All sequences of a model ban the same tokens: those that end an answer.
             banned = sampler.banned
             banned_rows.append(row)
-    if banned is not None:
-        if len(banned_rows) == len(logits):
-            logits[:, banned] = -math.inf
-        else:
-            logits[np.array(banned_rows)[:, np.newaxis], banned] = -math.inf
+    if banned is None:
+        return
+    if len(banned_rows) < len(logits):
+        logits[np.array(banned_rows)[:, np.newaxis], banned] = -math.inf
+    else:
+        for token_id in banned.tolist():
+            logits[:, token_id] = -math.inf
 
 
 def _rows(logits: LogitsArray, rows: list[int]) -> LogitsArray:
