@@ -61,6 +61,7 @@ class Scheduler:
     def remove(self, sequence: Sequence) -> None:
         """Take an ended sequence out; `sequence.end()` is for its owner to call, before or after."""
         self._sequences.remove(sequence)
+        self._last_plan = None  # which holds on to it
         self._num_preempted = sum([other.state is PREEMPTED for other in self._sequences])
 
     def schedule(self) -> StepPlan | None:

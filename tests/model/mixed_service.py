@@ -18,6 +18,7 @@ from accounts.contracts import KeyLookup, KeyState, Principal
 from accounts.keys import mint
 from inference.admission.controller import AdmissionController
 from inference.api.authentication import Authenticator
+from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.outcomes import RequestSummary
 from inference.engine.client import Admission, EngineClient
@@ -133,6 +134,9 @@ class MixedService:
 
     def record(self, summary: RequestSummary) -> None:
         self.records.append(summary)
+
+    def record_event(self, event: AdmissionEvent) -> None:
+        """What admission decides is no record of a request."""
 
     def open(self, request: MixedRequest) -> Exchange:
         headers: dict[str, str | bytes] = {

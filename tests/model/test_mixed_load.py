@@ -37,6 +37,12 @@ CONFIG = EngineConfig(
 )
 # Of the service's own objects there are as many as before the first request, but for the cache's nodes.
 RADIX_NODE = "inference.engine.radix_tree.RadixNode"
+# What is kept on purpose: counters of the last ten seconds, and what each user got lately.
+BOUNDED = {
+    "inference.engine.step_meter._Mark": 11,
+    "inference.engine.stats.PhaseTimes": 11,
+    "inference.admission.served_tokens.Account": NUM_USERS,
+}
 MAX_MORE_OBJECTS = 4
 # Between the ends of two passes 100 blocks and 16 kB were measured: the prefix cache holds other entries.
 # A single small object for each request, or a few for each that was closed, would be more than this.
@@ -192,6 +198,8 @@ async def test_a_thousand_mixed_requests_leave_nothing_behind(
         assert all(count > 5 for count in service.loader.runner.num_troubles.values())
         more = objects[-1] - objects[0]
         assert more.pop(RADIX_NODE, 0) <= 2 * CONFIG.max_cached_entries
+        for name, most in BOUNDED.items():
+            assert more.pop(name, 0) <= most
         assert more.total() < MAX_MORE_OBJECTS, more
         assert blocks[1] - blocks[0] < MAX_MORE_BLOCKS
         assert memory[1] - memory[0] < MAX_MORE_RSS_BYTES

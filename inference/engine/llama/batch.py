@@ -25,7 +25,6 @@ class LlamaBatch:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.num_outputs = 0
-        self._last_plan: StepPlan | None = None
         self._token_ids = np.zeros(capacity, dtype=np.int32)
         self._positions = np.zeros(capacity, dtype=np.int32)
         self._num_sequences = np.ones(capacity, dtype=np.int32)
@@ -48,17 +47,16 @@ class LlamaBatch:
     def num_tokens(self) -> int:
         return int(self.struct.n_tokens)
 
-    def fill(self, plan: StepPlan) -> None:
-        """Copy the rows of a plan. Raises ValueError for more tokens than there is room: llama.cpp
-        would end the process."""
+    def fill(self, plan: StepPlan, *, is_repeated: bool = False) -> None:
+        """Copy the rows of a plan; of the same plan again, with other tokens at other positions, only
+        these. Raises ValueError for more tokens than there is room: llama.cpp would end the process."""
         num_tokens = plan.num_tokens
         if not 0 < num_tokens <= self.capacity:
             raise ValueError(f"a batch of {num_tokens} tokens does not fit {self.capacity}")
         self._token_ids[:num_tokens] = plan.token_ids
         self._positions[:num_tokens] = plan.positions
-        if plan is self._last_plan:
-            return  # who is in it has not changed
-        self._last_plan = plan
+        if is_repeated:
+            return
         self._sequence_ids[:num_tokens] = plan.sequence_ids
         self._is_output[:num_tokens] = plan.is_output
         self.struct.n_tokens = num_tokens

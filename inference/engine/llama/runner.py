@@ -98,7 +98,7 @@ class LlamaRunner:
 
     def run(self, plan: StepPlan) -> StepResult:
         begin_s = perf_counter()
-        self._batch.fill(plan)
+        self._prepare(plan)
         status = self._context.decode(self._batch)
         compute_s = perf_counter() - begin_s
         if status is not DecodeStatus.OK:
@@ -108,19 +108,23 @@ class LlamaRunner:
         if not plan.outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
-        if plan is not self._last_plan:
-            self._last_plan = plan
-            self._last_samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
-        samplers = self._last_samplers
         asked = {}
         if self._scored:
             asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         signals = self._measure(plan, logits) if self._watched else {}
-        token_ids = draw_tokens(logits, samplers)
+        token_ids = draw_tokens(logits, self._last_samplers)
         if not asked:
             return StepResult(StepOutcome.DONE, token_ids, signals=signals, compute_s=compute_s)
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         return StepResult(StepOutcome.DONE, token_ids, drawn, signals, compute_s)
+
+    def _prepare(self, plan: StepPlan) -> None:
+        """Fill the batch, and find who draws from it. Both are as they were where a plan is repeated."""
+        is_repeated = plan is self._last_plan
+        self._batch.fill(plan, is_repeated=is_repeated)
+        if not is_repeated:
+            self._last_plan = plan
+            self._last_samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
 
     def _measure(self, plan: StepPlan, logits: LogitsArray) -> dict[int, TokenSignal]:
         """How sure the model is, where somebody may still want to hear it."""
@@ -158,6 +162,7 @@ class LlamaRunner:
         self._samplers.pop(sequence_id, None)
         self._watched.discard(sequence_id)
         self._scored.discard(sequence_id)
+        self._last_plan, self._last_samplers = None, []
 
     def _warm_up(self) -> None:
         """Compute one token and forget it: pages of weights are read and buffers made before the

@@ -56,3 +56,25 @@ def test_a_plan_does_not_change_when_its_sequences_move_on() -> None:
     sequence.append(99)
     assert plan.token_ids.tolist() == [10, 11, 12, 13, 14]
     assert plan.outputs == (sequence,)
+
+
+def test_a_repeated_plan_is_what_building_it_again_would_give() -> None:
+    decoding = [make_sequence("a", 3, generated=(50,)), make_sequence("b", 2, generated=(60, 61))]
+    plan = StepPlan.build(decoding, [])
+    for sequence, token_id in zip(decoding, (70, 71), strict=True):
+        sequence.advance(1)
+        sequence.append(token_id)
+    assert plan.is_for(decoding)
+    repeated, built = plan.repeat(), StepPlan.build(decoding, [])
+    assert repeated is plan
+    for name in ("token_ids", "positions", "sequence_ids", "is_output"):
+        assert getattr(repeated, name).tolist() == getattr(built, name).tolist()
+    assert (repeated.decoding, repeated.outputs) == (built.decoding, built.outputs)
+
+
+def test_only_the_same_sequences_in_the_same_order_repeat_a_plan() -> None:
+    first, second = make_sequence("a", 3, generated=(50,)), make_sequence("b", 2, generated=(60,))
+    prompt = make_sequence("c", 4)
+    assert not StepPlan.build([first, second], []).is_for([second, first])
+    assert not StepPlan.build([first, second], []).is_for([first])
+    assert not StepPlan.build([first], [PrefillChunk(prompt, 2, is_last=False)]).is_for([first])

@@ -271,3 +271,21 @@ def test_removing_a_preempted_sequence_is_counted() -> None:
     bench.scheduler.remove(victim)
     assert not bench.scheduler.has_preempted
     bench.scheduler.check_integrity()
+
+
+def test_steady_decoding_reuses_its_plan_until_somebody_comes_or_goes() -> None:
+    bench = Bench()
+    first, second = bench.decoding(), bench.decoding()
+    plan = bench.plan()
+    bench.apply(plan)
+    assert bench.plan() is plan
+    assert plan.token_ids.tolist() == [60, 60]
+    assert plan.positions.tolist() == [6, 6]
+    bench.apply(plan)
+    third = bench.decoding()
+    grown = bench.plan()
+    assert grown is not plan and grown.decoding == (first, second, third)
+    bench.apply(grown)
+    second.end()
+    bench.scheduler.remove(second)
+    assert bench.plan().decoding == (first, third)
