@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -48,7 +49,11 @@ class SiteLifespan:
     async def _watch(self) -> None:
         """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor
         starts a new one."""
+        is_settled = False
         while self._runtime.state in (RuntimeState.LOADING, RuntimeState.READY):
+            if self._runtime.state is RuntimeState.READY and not is_settled:
+                is_settled = True
+                _settle_memory()
             self._runtime.watch()
             engine = self._runtime.engine
             if engine is not None and not engine.is_alive:
@@ -58,3 +63,10 @@ class SiteLifespan:
             return
         _log.critical("the engine is gone (%s): this process ends", self._runtime.state.value)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _settle_memory() -> None:
+    """What there is when the service becomes ready lives as long as the process: the collector need
+    not walk through all of Django again and again, with every stream standing still meanwhile."""
+    gc.collect()
+    gc.freeze()
