@@ -6,7 +6,7 @@ by its client while any of these is happening. Whoever ends it first decides; th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -63,6 +63,7 @@ class RequestLifecycle:
         self._session: int | None = None
         self._was_session_ignored = False
         self._is_ended = False
+        self._when_ended: Callable[[Usage | None], None] | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -99,6 +100,10 @@ class RequestLifecycle:
         self._usage = usage
         self._first_token_ts = first_token_ts
         self._last_token_ts = last_token_ts
+
+    def when_ended(self, call: Callable[[Usage | None], None]) -> None:
+        """`call` is told once what was used, None where the request never had a lane."""
+        self._when_ended = call
 
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
@@ -149,6 +154,8 @@ class RequestLifecycle:
         if self._is_ended:
             return
         self._is_ended = True
+        if self._when_ended is not None:
+            self._when_ended(None if self._started_ts is None else self._usage)
         identity = self.identity
         self._recorder.record(
             RequestSummary(
