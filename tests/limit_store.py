@@ -8,7 +8,7 @@ from uuid import UUID
 
 from accounts.limits.contracts import LimitsUnavailable
 from accounts.limits.counter import Counter, Owner
-from accounts.limits.transaction import Batch, GiveBack, Picture, Taken, decide
+from accounts.limits.transaction import Batch, GiveBack, Outcome, Taken, decide
 from tests.clocks import FakeClock
 
 
@@ -32,7 +32,7 @@ class MemoryLimitStore:
         self._clock = clock
         self._process = process
 
-    async def run(self, batch: Batch) -> dict[int, Picture]:
+    async def run(self, batch: Batch) -> Outcome:
         if self.is_away:
             raise LimitsUnavailable("away")
         self.batches.append(batch)
@@ -49,7 +49,7 @@ class MemoryLimitStore:
             counter.check_integrity()
         if self.loses_answers:
             raise LimitsUnavailable("the answer was lost")
-        return copy.deepcopy(decided.pictures)
+        return copy.deepcopy(decided.outcome)
 
     async def beat(self) -> int:
         if self.is_away:

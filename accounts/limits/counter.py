@@ -49,10 +49,14 @@ class Counter:
     num_open: int = 0
     num_reserved_tokens: int = 0
     used: dict[BudgetPeriod, BudgetUse] = field(default_factory=dict)
+    _day_ends_at: float = 0.0
 
     def move_to(self, now: float) -> None:
         """Forget what no longer counts at `now` (Unix seconds)."""
         self.window.forget(now)
+        if now < self._day_ends_at:
+            return  # weeks and months end with a day
+        self._day_ends_at = now + seconds_left(BudgetPeriod.DAY, now)
         for period in BudgetPeriod:
             start = period_start(period, now)
             use = self.used.get(period)

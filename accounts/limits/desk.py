@@ -31,8 +31,8 @@ from accounts.limits.contracts import (
     Refusal,
     Standing,
 )
-from accounts.limits.counter import Owner
-from accounts.limits.transaction import Batch, GiveBack, Look, Owners, Picture, Take
+from accounts.limits.counter import Counter, Owner
+from accounts.limits.transaction import Batch, GiveBack, Look, Outcome, Owners, Picture, Take
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,8 @@ _T = TypeVar("_T")
 
 MAX_BATCH = 500
 BEAT_EVERY_S = 2.0
+# Other processes hear of what has ended this late at most.
+SAY_WITHIN_S = 0.02
 # A picture this old still shows what is left; whoever would be refused by it is looked up.
 PICTURE_FOR_S = 1.0
 MAX_PICTURES = 10_000
@@ -48,7 +50,7 @@ MAX_PICTURES = 10_000
 class LimitStore(Protocol):
     """The counters; `PostgresLimitStore` keeps them. All methods raise LimitsUnavailable."""
 
-    async def run(self, batch: Batch) -> dict[int, Picture]: ...
+    async def run(self, batch: Batch) -> Outcome: ...
 
     async def beat(self) -> int: ...
 
@@ -74,6 +76,15 @@ class LimitDeskStatistics:
     num_unsaid: int
     num_transactions: int
     num_refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A counter as it was at `now` (the store's clock) and `seen_ts` (ours)."""
+
+    counter: Counter
+    now: float
+    seen_ts: float
 
 
 class Reservation:
@@ -114,9 +125,11 @@ class SharedLimitDesk:
         self._clock = clock
         self._given_back: deque[GiveBack] = deque()
         self._asked: deque[Look | Take] = deque()
+        self._saying: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._using_store = asyncio.Lock()
-        self._pictures: LRUCache[Owner, tuple[Picture, float]] = LRUCache(MAX_PICTURES)
+        self._pictures: LRUCache[Owner, _Seen] = LRUCache(MAX_PICTURES)
+        self._num_being_said = 0
         self._num_open = 0
         self._num_transactions = 0
         self._num_refused = 0
@@ -202,6 +215,8 @@ class SharedLimitDesk:
             await asyncio.shield(self._leave())
 
     async def _leave(self) -> None:
+        if self._saying is not None:
+            self._saying.cancel()
         self._kick()
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
@@ -216,7 +231,7 @@ class SharedLimitDesk:
         return LimitDeskStatistics(
             num_open=self._num_open,
             num_waiting=len(self._asked),
-            num_unsaid=len(self._given_back),
+            num_unsaid=len(self._given_back) + self._num_being_said,
             num_transactions=self._num_transactions,
             num_refused=self._num_refused,
         )
@@ -243,7 +258,13 @@ class SharedLimitDesk:
             self._say(GiveBack(asked.reservation_id, tuple(asked.owners), None))
 
     def _say(self, one: GiveBack) -> None:
+        """Soon: whoever asks meanwhile takes it along, and one transaction is enough for both."""
         self._given_back.append(one)
+        if self._saying is None:
+            self._saying = asyncio.get_running_loop().call_later(SAY_WITHIN_S, self._said)
+
+    def _said(self) -> None:
+        self._saying = None
         self._kick()
 
     def _kick(self) -> None:
@@ -256,22 +277,24 @@ class SharedLimitDesk:
             while self._asked or self._given_back:
                 given_back = tuple(_first(self._given_back, MAX_BATCH))
                 asked = tuple(_first(self._asked, MAX_BATCH))
+                self._num_being_said = len(given_back)
                 try:
-                    pictures = await self._store.run(Batch(given_back, asked))
+                    outcome = await self._store.run(Batch(given_back, asked))
                 except BaseException as error:
                     self._failed(given_back, asked)
                     if isinstance(error, LimitsUnavailable):
                         return
                     raise
+                finally:
+                    self._num_being_said = 0
                 self._num_transactions += 1
-                self._answer(asked, pictures)
+                self._answer(asked, outcome)
 
-    def _answer(self, asked: tuple[Look | Take, ...], pictures: dict[int, Picture]) -> None:
+    def _answer(self, asked: tuple[Look | Take, ...], outcome: Outcome) -> None:
         seen_ts = self._clock.monotonic()
-        for place, one in enumerate(asked):
-            picture = pictures[place]
-            for counter in picture.counters:
-                self._pictures[counter.owner] = (picture, seen_ts)
+        for counter in outcome.counters:
+            self._pictures[counter.owner] = _Seen(counter, outcome.now, seen_ts)
+        for one, picture in zip(asked, outcome.pictures, strict=True):
             if not one.answer.done():
                 one.answer.set_result(picture)
 
@@ -290,16 +313,14 @@ class SharedLimitDesk:
 
     def _remembered(self, owners: Owners) -> Picture | None:
         """A picture of all these owners that is young enough, as it is by now."""
-        if self._asked or self._given_back:
-            return None
-        found = [self._pictures.get(owner) for owner in owners]
-        now_ts = self._clock.monotonic()
-        counters, now = [], 0.0
-        for owner, one in zip(owners, found, strict=True):
-            if one is None or now_ts - one[1] > PICTURE_FOR_S:
+        now_ts, now = self._clock.monotonic(), 0.0
+        counters: list[Counter] = []
+        for owner in owners:
+            seen = self._pictures.get(owner)
+            if seen is None or now_ts - seen.seen_ts > PICTURE_FOR_S:
                 return None
-            counters.append(next(counter for counter in one[0].counters if counter.owner == owner))
-            now = max(now, one[0].now + now_ts - one[1])
+            counters.append(seen.counter)
+            now = max(now, seen.now + now_ts - seen.seen_ts)
         refusal: Refusal | None = None
         for counter, limits in zip(counters, owners.values(), strict=True):
             counter.move_to(now)

@@ -43,7 +43,8 @@ class MinuteWindow:
 
     def forget(self, now: float) -> None:
         """Drop what no longer counts at `now`."""
-        self._entries = [entry for entry in self._entries if entry[0] + WINDOW_S > now]
+        if self._entries and self._entries[0][0] + WINDOW_S <= now:
+            self._entries = [entry for entry in self._entries if entry[0] + WINDOW_S > now]
 
     def add(self, now: float, *, num_requests: int = 0, num_tokens: int = 0) -> int:
         """Count at `now`; returns the slot."""

@@ -21,7 +21,7 @@ from accounts.contracts import BudgetPeriod
 from accounts.limits.contracts import LimitScope, LimitsUnavailable
 from accounts.limits.counter import BudgetUse, Counter, Owner
 from accounts.limits.minute_window import MinuteWindow
-from accounts.limits.transaction import Batch, GiveBack, Picture, Taken, decide
+from accounts.limits.transaction import Batch, GiveBack, Outcome, Taken, decide
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class PostgresLimitStore:
         self._usage = usage
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
-    async def run(self, batch: Batch) -> dict[int, Picture]:
-        """Do all of it; the pictures are by the place in `batch.asked`."""
+    async def run(self, batch: Batch) -> Outcome:
+        """Do all of it, or nothing."""
         return await self._guarded(self._run(batch))
 
     async def beat(self) -> int:
@@ -98,7 +98,7 @@ class PostgresLimitStore:
 
     # -- a batch ------------------------------------------------------------------------------------
 
-    async def _run(self, batch: Batch) -> dict[int, Picture]:
+    async def _run(self, batch: Batch) -> Outcome:
         connection = await self._connected()
         owners = batch.owners
         rows, taken, now = await self._read(
@@ -113,7 +113,7 @@ class PostgresLimitStore:
             )
         decided = decide(batch, {owner: row.counter for owner, row in rows.items()}, taken, now)
         await self._write(connection, [rows[owner] for owner in decided.changed], decided.made, decided.ended)
-        return decided.pictures
+        return decided.outcome
 
     async def _read(
         self, connection: psycopg.AsyncConnection[Any], owners: Iterable[Owner], ids: Sequence[UUID]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from uuid import UUID
 
 from accounts.contracts import Limits
@@ -21,6 +21,15 @@ class Picture:
     counters: tuple[Counter, ...]
     now: float
     refusal: Refusal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a batch has come to: pictures by the place in `asked`, and its counters afterwards."""
+
+    pictures: tuple[Picture, ...]
+    counters: tuple[Counter, ...]
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +82,14 @@ class Taken:
     num_tokens: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Decided:
-    """What a batch has come to, for the store to write down. Pictures are by the place in `asked`."""
+    """What a batch has come to, and what the store has to write down for it."""
 
-    pictures: dict[int, Picture] = field(default_factory=dict)
-    made: list[Taken] = field(default_factory=list)
-    ended: list[UUID] = field(default_factory=list)
-    changed: set[Owner] = field(default_factory=set)
+    outcome: Outcome
+    made: list[Taken]
+    ended: list[UUID]
+    changed: set[Owner]
 
 
 def decide(
@@ -91,22 +100,25 @@ def decide(
     `taken` are those of the reservations to be given back that are still there: one that was given
     back already, by whoever, is not given back twice.
     """
-    decided = Decided(ended=list(taken))
+    pictures: list[Picture] = []
+    changed: set[Owner] = set()
+    made: list[Taken] = []
     for counter in counters.values():
         counter.move_to(now)
     for one in batch.given_back:
         _give_back(one, taken.get(one.reservation_id), counters, now)
-        decided.changed.update(one.owners)
-    for place, asked in enumerate(batch.asked):
+        changed.update(one.owners)
+    for asked in batch.asked:
         picture = _look(asked, counters, now)
-        decided.pictures[place] = picture
+        pictures.append(picture)
         if isinstance(asked, Take) and picture.refusal is None:
             slot = 0
             for owner in asked.owners:
                 slot = counters[owner].take(now, num_tokens=asked.num_tokens)
-            decided.made.append(Taken(asked.reservation_id, tuple(asked.owners), slot, asked.num_tokens))
-            decided.changed.update(asked.owners)
-    return decided
+            made.append(Taken(asked.reservation_id, tuple(asked.owners), slot, asked.num_tokens))
+            changed.update(asked.owners)
+    outcome = Outcome(tuple(pictures), tuple(counters.values()), now)
+    return Decided(outcome, made, list(taken), changed)
 
 
 def _look(asked: Look | Take, counters: Mapping[Owner, Counter], now: float) -> Picture:

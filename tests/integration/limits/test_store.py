@@ -99,11 +99,14 @@ class TestSharing:
         reservation = await desk.reserve(ann, num_tokens=500)
         assert reservation.allowance.tokens.remaining == 500
         reservation.settle(20)
+        await settled(desk)
         assert (await desk.standing(ann)).allowance.tokens.remaining == 980
         more = await desk.reserve(ann, num_tokens=10)
         more.settle(300)
+        await settled(desk)
         assert (await desk.standing(ann)).allowance.tokens.remaining == 680
         (await desk.reserve(ann, num_tokens=100)).refund()
+        await settled(desk)
         standing = await desk.standing(ann)
         assert standing.allowance.tokens.remaining == 680
 
