@@ -119,8 +119,11 @@ class SharedLimitDesk:
     back what dead ones held.
     """
 
-    def __init__(self, store: LimitStore, *, ceiling: Ceiling, clock: Clock) -> None:
+    def __init__(
+        self, store: LimitStore, *, ceiling: Ceiling, clock: Clock, beat_every_s: float = BEAT_EVERY_S
+    ) -> None:
         self._store = store
+        self._beat_every_s = beat_every_s
         self._ceiling = ceiling
         self._clock = clock
         self._given_back: deque[GiveBack] = deque()
@@ -210,7 +213,7 @@ class SharedLimitDesk:
                         logger.warning("limits cannot be counted: %s", error)
                     is_away = True
                 self._kick()
-                await asyncio.sleep(BEAT_EVERY_S)
+                await asyncio.sleep(self._beat_every_s)
         finally:
             await asyncio.shield(self._leave())
 
