@@ -1,4 +1,5 @@
-"""What lives as long as the server: the runtime, the buffer of last-used times, and a watch."""
+"""What lives as long as the server: the runtime, the buffer of last-used times, the desk of limits,
+and a watch."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import os
 import signal
 
 from accounts.last_used import LastUsedBuffer
+from accounts.limits.desk import SharedLimitDesk
 from inference.runtime import Runtime, RuntimeState
 
 _log = logging.getLogger(__name__)
@@ -20,15 +22,17 @@ WATCH_EVERY_S = 0.5
 class SiteLifespan:
     """Implements the server adapters' Lifespan: start, begin_drain, stop."""
 
-    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer) -> None:
+    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer, limit_desk: SharedLimitDesk) -> None:
         self._runtime = runtime
         self._last_used = last_used
+        self._limit_desk = limit_desk
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         await self._runtime.start()
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
+            asyncio.create_task(self._limit_desk.run()),
             asyncio.create_task(self._watch()),
         ]
 

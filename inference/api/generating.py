@@ -123,13 +123,17 @@ class GeneratingConsumer(ApiConsumer):
             self._conclude()
 
     def authenticated(self) -> None:
-        assert self.principal is not None
+        principal = self.principal
+        assert principal is not None
         self._lifecycle = self._runtime.lifecycle(
             RequestIdentity(
                 request_id=self.respond.request_id,
                 endpoint=self.endpoint,
-                user_id=self.principal.user_id,
-                key_id=self.principal.key_id,
+                user_id=principal.user_id,
+                username=principal.username,
+                key_id=principal.key_id,
+                key_name=principal.key_name,
+                priority=PriorityClass(principal.priority.value),
             )
         )
 
@@ -172,14 +176,25 @@ class GeneratingConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         lifecycle = self._lifecycle
-        assert principal is not None and lifecycle is not None
+        assert principal is not None and lifecycle is not None and self.limit_gate is not None
         asked = await self.read(request)
-        lifecycle.note_request(model=asked.model, is_stream=asked.is_stream)
+        lifecycle.note_request(
+            model=asked.model,
+            is_stream=asked.is_stream,
+            end_user=asked.user or "",
+            metadata=asked.metadata,
+        )
         limits = self._runtime.settings.time_limits
         limit_s = limits.of_request(asked.timeout_s)
         try:
             async with asyncio.timeout(limit_s) as time_limit:
-                await self._generate(asked, self._caller(principal, lifecycle), lifecycle)
+                caller = self._caller(principal, lifecycle)
+                lifecycle.when_ended(self.limit_gate.close)
+                self._runtime.check_ready()
+                # What the key may not use does not exist for it.
+                self._runtime.catalog.model(asked.model, may_use=principal.limits.allows_model)
+                await self.limit_gate.check_spent()
+                await self._generate(asked, caller, lifecycle)
         except TimeoutError:
             if not time_limit.expired():
                 raise
@@ -194,11 +209,13 @@ class GeneratingConsumer(ApiConsumer):
         is_ignored = not principal.has_session_trust and has_header(headers, header)
         lifecycle.note_session(session, is_ignored=is_ignored)
         return Caller(
-            user_id=principal.user_id, priority=PriorityClass(principal.priority.value), session=session
+            user_id=principal.user_id,
+            priority=PriorityClass(principal.priority.value),
+            session=session,
+            limit_gate=self.limit_gate,
         )
 
     async def _generate(self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle) -> None:
-        self._runtime.check_ready()
         question = self.question(asked)
         if asked.is_stream:
             self._keep_alive(question)

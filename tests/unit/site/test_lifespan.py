@@ -42,5 +42,5 @@ async def ended_itself(lifespan: SiteLifespan, site: Site, *, within_s: float) -
 @pytest.mark.parametrize(("watchdog_s", "ends"), [(0.3, True), (0.0, False)])
 async def test_a_hung_engine_ends_the_process_unless_nobody_watches(watchdog_s: float, ends: bool) -> None:
     site = Site(watchdog_s=watchdog_s)
-    lifespan = SiteLifespan(site.runtime, LastUsedBuffer())
+    lifespan = SiteLifespan(site.runtime, LastUsedBuffer(), site.limit_desk)
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
