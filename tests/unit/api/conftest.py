@@ -18,6 +18,7 @@ from inference.domain.time_limits import TimeLimits
 from inference.routing import api_routes
 from inference.runtime import Runtime, RuntimeSettings
 from tests.asgi import Exchange, exchange
+from tests.ledgers import MemoryLedger
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
 
 KEY = mint().plaintext
@@ -31,6 +32,7 @@ class Site:
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     records: list[RequestSummary] = field(default_factory=list)
     events: list[AdmissionEvent] = field(default_factory=list)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -57,6 +59,7 @@ class Site:
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
+            ledger=self.ledger,
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,
