@@ -34,6 +34,7 @@ _FACTS = (
     "revoked_at",
     "has_session_trust",
     "priority",
+    "keeps_text",
     "user",
     "user__username",
     "user__is_active",

@@ -6,6 +6,7 @@ Importing this module loads no model; the server calls `lifespan.start()` for th
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,12 @@ from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import SystemClock  # noqa: E402
+from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
+from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.routing import api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
@@ -86,6 +90,9 @@ def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
         ),
         recorder=LogRecorder(),
         ledger=ledger,
+        answer_keeping=AnswerKeeping(
+            DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
+        ),
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),
         broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),

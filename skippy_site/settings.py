@@ -91,6 +91,7 @@ CELERY_BEAT_SCHEDULE = {
         "task": "inference.tasks.record_partitions_ensure",
         "schedule": timedelta(hours=6),
     },
+    "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
 
 _PUBLIC_HOST = urlsplit(ENVIRONMENT.public_url).hostname

@@ -57,8 +57,8 @@ class RequestLifecycle:
         self._ledger = ledger
         self._clock = clock
         self._arrived_ts = clock.monotonic()
-        self._created_at = datetime.fromtimestamp(clock.unix_time(), UTC)
-        self.record_id: UUID = new_record_id(self._created_at)
+        self.created_at = datetime.fromtimestamp(clock.unix_time(), UTC)
+        self.record_id: UUID = new_record_id(self.created_at)
         self._submitted_ts: float | None = None
         self._max_tokens = 0
         self._end_user = ""
@@ -108,6 +108,10 @@ class RequestLifecycle:
 
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
+
+    def repeat(self) -> None:
+        """Answered with what an earlier request of the same name was answered: nothing was generated."""
+        self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=None)
 
     def fail(self, error: SkippyError) -> None:
         """Ended by an error that the caller was told. A 503 refuses what has not started, and is a
@@ -182,7 +186,7 @@ class RequestLifecycle:
         identity, meter = self.identity, self.meter
         return RequestSummary(
             record_id=self.record_id,
-            created_at=self._created_at,
+            created_at=self.created_at,
             request_id=identity.request_id,
             endpoint=identity.endpoint,
             model=self._model,
