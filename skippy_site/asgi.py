@@ -29,9 +29,11 @@ from inference.domain.clock import SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
+from inference.ledger.database_calls import in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
+from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.routing import api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
@@ -58,6 +60,11 @@ def make_ledger() -> GenerationLedger:
     return GenerationLedger(
         settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=SystemClock()
     )
+
+
+async def make_partitions() -> None:
+    """Months of the records, where the service was off for longer than they were made ahead."""
+    await in_database(lambda: partitions_ensure(connection=connection))
 
 
 def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
@@ -118,4 +125,4 @@ _ledger = make_ledger()
 _runtime = make_runtime(settings.ENVIRONMENT, _ledger)
 _last_used = LastUsedBuffer()
 application = make_application(settings.ENVIRONMENT, _runtime, _last_used)
-lifespan = SiteLifespan(_runtime, _ledger, _last_used)
+lifespan = SiteLifespan(_runtime, _ledger, _last_used, prepare_database=make_partitions)

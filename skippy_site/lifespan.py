@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import Awaitable, Callable
 
 from accounts.last_used import LastUsedBuffer
 from inference.ledger.generation_ledger import GenerationLedger
@@ -20,7 +21,16 @@ WATCH_EVERY_S = 0.5
 class SiteLifespan:
     """Implements the server adapters' Lifespan: start, begin_drain, stop."""
 
-    def __init__(self, runtime: Runtime, ledger: GenerationLedger, last_used: LastUsedBuffer) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        ledger: GenerationLedger,
+        last_used: LastUsedBuffer,
+        *,
+        prepare_database: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`prepare_database` is done beside the loading of the model; where it fails, Celery does it later."""
+        self._prepare_database = prepare_database
         self._runtime = runtime
         self._ledger = ledger
         self._last_used = last_used
@@ -32,6 +42,7 @@ class SiteLifespan:
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
             asyncio.create_task(self._watch()),
+            asyncio.create_task(self._prepare()),
         ]
 
     def begin_drain(self) -> None:
@@ -49,6 +60,12 @@ class SiteLifespan:
                 await task
         # Last: the ends of requests that the stop itself has ended are records too.
         await self._ledger.stop()
+
+    async def _prepare(self) -> None:
+        try:
+            await self._prepare_database()
+        except Exception as problem:
+            _log.warning("the database could not be prepared: %s", type(problem).__name__)
 
     async def _watch(self) -> None:
         """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor

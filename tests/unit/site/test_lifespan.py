@@ -10,6 +10,7 @@ import pytest
 
 from accounts.last_used import LastUsedBuffer
 from inference.domain.clock import SystemClock
+from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
 from skippy_site.lifespan import SiteLifespan
 from tests.record_stores import MemoryStore
@@ -17,6 +18,10 @@ from tests.scripted_engine import ScriptedHandle
 from tests.unit.api.conftest import Site
 
 CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
+
+
+async def away() -> None:
+    raise ServiceUnavailable("away")
 
 
 async def ended_itself(lifespan: SiteLifespan, site: Site, *, within_s: float) -> bool:
@@ -49,5 +54,5 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
 ) -> None:
     site = Site(watchdog_s=watchdog_s)
     ledger = GenerationLedger(tmp_path, make_store=MemoryStore, clock=SystemClock())
-    lifespan = SiteLifespan(site.runtime, ledger, LastUsedBuffer())
+    lifespan = SiteLifespan(site.runtime, ledger, LastUsedBuffer(), prepare_database=away)
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
