@@ -29,7 +29,7 @@ class SiteLifespan:
         *,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
-        """`prepare_database` is done beside the loading of the model; where it fails, Celery does it later."""
+        """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
         self._prepare_database = prepare_database
         self._runtime = runtime
         self._ledger = ledger

@@ -17,6 +17,11 @@ class LiveRequest(Protocol):
     @property
     def record_id(self) -> UUID: ...
 
+    @property
+    def is_running(self) -> bool:
+        """It has a lane; until then nothing about it changes."""
+        ...
+
     def summary_now(self) -> RequestSummary:
         """Its record if the process were to end now."""
         ...

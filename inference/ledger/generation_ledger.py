@@ -108,9 +108,9 @@ class GenerationLedger:
         closed = self._writer.take_closed()
         if closed:
             entries.append(Closed(tuple(closed)))
-        if self._live or self._fault:
-            progress = [Progress.of(live.summary_now()) for live in self._live.values()]
-            entries.append(Progressed(tuple(progress)))
+        running = [live for live in self._live.values() if live.is_running]
+        if running or self._fault:
+            entries.append(Progressed(tuple(Progress.of(live.summary_now()) for live in running)))
         if entries:
             self._append(*entries)
         if self._fault is None and self._file.free_bytes() < MIN_FREE_BYTES:

@@ -73,6 +73,10 @@ class RequestLifecycle:
     def is_ended(self) -> bool:
         return self._recorded is not None
 
+    @property
+    def is_running(self) -> bool:
+        return self.meter.started_ts is not None
+
     def open(self) -> None:
         """Raises ServiceUnavailable where it could not be recorded; then it must not go on."""
         self._ledger.open(self)
