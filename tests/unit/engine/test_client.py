@@ -427,6 +427,8 @@ async def test_nothing_is_taken_before_what_lies_unread(served: Served) -> None:
 
 
 async def test_what_taking_raises_comes_out_of_the_wait(served: Served) -> None:
+    # Slow steps: its owner waits for the next token, and is not still busy with the last ones.
+    served.runner.before_run = lambda plan: time.sleep(0.005)
     handle = served.client.submit(make_request(max_tokens=50))
 
     def take(batch: TokenBatch) -> bool:
