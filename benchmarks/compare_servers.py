@@ -1,18 +1,33 @@
 #!/usr/bin/env python3
-"""Skippy beside llama.cpp's own C++ server: the same requests, the same file, the same threads, in turn.
+"""Skippy beside its peers: the same requests, the same file, the same threads, in turn.
 
-    .venv/bin/python benchmarks/compare_servers.py MODEL.gguf --peer-python PEER/bin/python \
-        [--rounds 5] [--scenarios stream,shared,long] [--clients 1,16,64] [--server daphne] [--json OUT]
+    .venv/bin/python benchmarks/compare_servers.py MODEL.gguf \
+        --peers llama-server,examples-server [--llama-server-python PEER/bin/python] \
+        [--examples-server-python EXAMPLES/bin/python --examples-server-script SERVER.py] \
+        [--rounds 5] [--scenarios stream,shared,long] [--clients 1,16,64] [--temperature 0.8] \
+        [--server daphne] [--json OUT]
 
-PEER is an environment of its own with the package xllamacpp (`pip install xllamacpp`), which carries the
-peer prebuilt. Both servers run at once, but only one is asked at a time: each round drives ours, then
-the peer, then (next round) the peer first. What is printed are medians of the rounds' ratios with
-their spread, since this kind of machine is noisy and absolute numbers mean little.
+Peers, each in an environment of its own:
+    llama-server      llama.cpp's own C++ server, prebuilt in the package xllamacpp:
+                      python -m venv PEER; PEER/bin/pip install xllamacpp
+    examples-server   llama-cpp-python's examples/server, a batching server in Python. It is in the
+                      source package only; its bindings should be the wheel that our server has:
+                      pip download --no-binary llama-cpp-python --no-deps llama-cpp-python==VERSION
+                      tar xzf llama_cpp_python-VERSION.tar.gz llama_cpp_python-VERSION/examples/server
+                      python -m venv EXAMPLES; EXAMPLES/bin/pip install WHEEL \
+                          fastapi jinja2 numpy openai pydantic safetensors uvicorn websockets
+
+All servers run at once, but only one is asked at a time: each round drives them all, and each round
+begins with another one. What is printed are medians of the rounds' ratios with their spread, since
+this kind of machine is noisy and absolute numbers mean little.
 
 Scenarios:
     stream   --clients at once, 100-word prompts, 64 tokens each: output tokens per second
     shared   8 clients, 24 requests of 400 words that share 90 %: time to first token, median and p99
     long     8 running streams, then a prompt of 3,000 tokens arrives: their worst gap
+
+examples-server has no top_k and sorts the whole vocabulary for each token that it draws with a
+temperature; with --temperature 0 (greedy, everywhere) it does not, and what is left is the server.
 """
 
 from __future__ import annotations
@@ -21,138 +36,86 @@ import argparse
 import asyncio
 import json
 import os
-import platform
-import re
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from argparse import Namespace
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 HERE = Path(__file__).resolve().parent
-CHECKOUT = HERE.parent
 sys.path.insert(0, str(HERE))
 
 from load import level, prompt, stream  # noqa: E402
+from servers import (  # noqa: E402
+    Server,
+    Sizes,
+    machine,
+    shown_command,
+    start_examples_server,
+    start_llama_server,
+    start_ours,
+)
 
 LANES = 16
 NUM_SHARED_REQUESTS = 24
 NUM_LONG_STREAMS = 8
 
 
-@dataclass
-class Server:
-    """A server that answers the OpenAI API at a port."""
+def start_all(args: Namespace, folder: Path, stack: ExitStack) -> list[Server]:
+    """Ours first; `stack` stops them."""
+    model: Path = args.model.resolve()
+    sizes = Sizes(args.threads, args.lanes, args.context)
 
-    name: str
-    port: int
-    model: str
-    key: str
-    process: subprocess.Popen[bytes]
-    seeds: int = field(default=0)
+    def keep(server: Server) -> Server:
+        stack.callback(server.stop)
+        return server
 
-    def arguments(self, **more: Any) -> Namespace:
-        given = {
-            "path": "/v1/chat/completions",
-            "key": self.key,
-            "model": self.model,
-            "temperature": 0.8,
-            "timeout": 600.0,
-            "ignore_eos": True,
-            "shared_prefix": 0.0,
-            "prompt_words": 100,
-            "max_tokens": 64,
-        }
-        return Namespace(**(given | more))
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+    servers = [keep(start_ours(model, folder / "ours", sizes, server=args.server))]
+    for name in args.peers.split(","):
+        if name == "llama-server":
+            servers.append(keep(start_llama_server(model, args.llama_server_python, sizes)))
+        elif name == "examples-server":
+            python, script = args.examples_server_python, args.examples_server_script
+            servers.append(keep(start_examples_server(model, python, script, folder, sizes)))
+        else:
+            raise SystemExit(f"no peer {name!r}")
+    return servers
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+async def drive(server: Server, args: Namespace, clients: int, first_seed: int) -> dict[str, Any]:
+    """One level of load, all of whose answers must be whole."""
+    row: dict[str, Any] = await level(args, "127.0.0.1", server.port, clients, first_seed)
+    wanted = args.requests * args.max_tokens
+    if row["failed"] or row["tokens"] != wanted:
+        raise SystemExit(f"{server.name}: {row['tokens']} of {wanted} tokens; {row['errors']}")
+    return row
 
 
-def start_ours(model: Path, home: str, args: Namespace) -> Server:
-    """`manage.py serve` with a state folder of its own; the key is what its first start shows."""
-    port = free_port()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "SKIPPY_HOME": home,
-        "SKIPPY_PORT": str(port),
-        "SKIPPY_MODEL": str(model),
-        "SKIPPY_MODEL_ID": "bench",
-        "SKIPPY_SERVER": args.server,
-        "SKIPPY_THREADS": str(args.threads),
-        "SKIPPY_LANES": str(args.lanes),
-        "SKIPPY_CONTEXT": str(args.context),
-    }
-    log = Path(home) / "serve.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "manage.py", "serve"], cwd=CHECKOUT, env=environment, stdout=output
-        )
-    deadline = time.monotonic() + 120
-    while "Skippy is ready" not in (text := log.read_text()):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"our server did not start:\n{text}")
-        time.sleep(0.2)
-    found = re.search(r"sk-skippy-\w+", text)
-    assert found is not None
-    return Server("ours", port, "bench", found[0], process)
-
-
-def start_peer(model: Path, args: Namespace) -> Server:
-    port = free_port()
-    command = [args.peer_python, str(HERE / "llama_server.py"), str(model), "--port", str(port)]
-    command += ["--lanes", str(args.lanes), "--context", str(args.context), "--threads", str(args.threads)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            with urlopen(Request(f"http://127.0.0.1:{port}/health"), timeout=2) as answer:
-                if answer.status == 200:
-                    return Server("llama-server", port, "peer", "none", process)
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit("the peer did not start") from None
-            time.sleep(0.2)
-
-
-async def measure_stream(server: Server, clients: int) -> dict[str, float]:
+async def measure_stream(server: Server, clients: int, temperature: float) -> dict[str, float]:
     server.seeds += 1
-    args = server.arguments(requests=max(4, 2 * clients))
-    row = await level(args, "127.0.0.1", server.port, clients, 100_000 * server.seeds + clients)
-    if row["failed"]:
-        raise SystemExit(f"{server.name}: {row['errors']}")
+    args = server.arguments(requests=max(4, 2 * clients), temperature=temperature)
+    row = await drive(server, args, clients, 100_000 * server.seeds + clients)
     return {"tokens_per_second": row["tok_per_s"]}
 
 
-async def measure_shared(server: Server) -> dict[str, float]:
+async def measure_shared(server: Server, temperature: float) -> dict[str, float]:
     server.seeds += 1
-    args = server.arguments(requests=NUM_SHARED_REQUESTS, prompt_words=400, shared_prefix=0.9, max_tokens=16)
-    row = await level(args, "127.0.0.1", server.port, 8, 100_000 * server.seeds)
-    if row["failed"]:
-        raise SystemExit(f"{server.name}: {row['errors']}")
+    args = server.arguments(
+        requests=NUM_SHARED_REQUESTS,
+        prompt_words=400,
+        shared_prefix=0.9,
+        max_tokens=16,
+        temperature=temperature,
+    )
+    row = await drive(server, args, 8, 100_000 * server.seeds)
     return {"ttft_p50_ms": row["ttft_ms_p50"], "ttft_p99_ms": row["ttft_ms_p99"]}
 
 
-async def measure_long(server: Server) -> dict[str, float]:
+async def measure_long(server: Server, temperature: float) -> dict[str, float]:
     """The worst gap between two tokens of any running stream, from the arrival of the long prompt."""
     server.seeds += 1
     first = 100_000 * server.seeds
@@ -163,9 +126,10 @@ async def measure_long(server: Server) -> dict[str, float]:
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_tokens": tokens,
-            "ignore_eos": True,
+            "temperature": temperature,
             "seed": seed,
             "messages": [{"role": "user", "content": prompt(first + seed, words, 0.0)}],
+            **server.extra,
         }
 
     def run(words: int, tokens: int, seed: int) -> Any:
@@ -187,36 +151,50 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
-async def run(args: Namespace, ours: Server, peer: Server) -> dict[str, Any]:
-    """Interleaved rounds; returns every number, and prints the ratios ours ÷ peer."""
-    scenarios: list[tuple[str, Any]] = []
+def scenarios(args: Namespace) -> list[tuple[str, Any]]:
+    """Titles and what measures them on a server."""
+    found: list[tuple[str, Any]] = []
     for name in args.scenarios.split(","):
         if name == "stream":
-            scenarios += [
-                (f"stream, {clients} clients", partial(measure_stream, clients=int(clients)))
+            found += [
+                (
+                    f"stream, {clients} clients",
+                    partial(measure_stream, clients=int(clients), temperature=args.temperature),
+                )
                 for clients in args.clients.split(",")
             ]
         elif name == "shared":
-            scenarios.append(("shared prefix", measure_shared))
+            found.append(("shared prefix", partial(measure_shared, temperature=args.temperature)))
         elif name == "long":
-            scenarios.append(("long prompt beside streams", measure_long))
+            found.append(("long prompt beside streams", partial(measure_long, temperature=args.temperature)))
         else:
             raise SystemExit(f"no scenario {name!r}")
+    return found
+
+
+async def run(args: Namespace, servers: list[Server]) -> dict[str, Any]:
+    """Interleaved rounds; returns every number, and prints the ratios ours ÷ each peer."""
+    ours, *peers = servers
     numbers: dict[str, Any] = {}
-    for title, measure in scenarios:
-        await measure(ours)
-        await measure(peer)
+    for title, measure in scenarios(args):
+        for server in servers:
+            await measure(server)
         rows: list[dict[str, dict[str, float]]] = []
         for number in range(args.rounds):
-            order = (ours, peer) if number % 2 == 0 else (peer, ours)
-            rows.append({server.name: await measure(server) for server in order})
+            first = number % len(servers)
+            rows.append({one.name: await measure(one) for one in servers[first:] + servers[:first]})
         for measured in rows[0][ours.name]:
-            ratios = [row[ours.name][measured] / row[peer.name][measured] for row in rows]
-            mine = [row[ours.name][measured] for row in rows]
-            theirs = [row[peer.name][measured] for row in rows]
-            numbers[f"{title}: {measured}"] = {"ratios": ratios, "ours": mine, "peer": theirs}
-            print(f"{title:28} {measured:18} ratio {spread(ratios)}", end="  ", flush=True)
-            print(f"ours {spread(mine)}  peer {spread(theirs)}", flush=True)
+            values = {one.name: [row[one.name][measured] for row in rows] for one in servers}
+            ratios = {
+                peer.name: [
+                    mine / theirs for mine, theirs in zip(values[ours.name], values[peer.name], strict=True)
+                ]
+                for peer in peers
+            }
+            numbers[f"{title}: {measured}"] = {"ratios": ratios, "values": values}
+            for name, found in ratios.items():
+                print(f"{title:27} {measured:17} ÷ {name:15} ratio {spread(found)}", end="  ")
+                print(f"ours {spread(values[ours.name])}  peer {spread(values[name])}", flush=True)
     return numbers
 
 
@@ -225,10 +203,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", type=Path)
-    parser.add_argument("--peer-python", required=True)
+    parser.add_argument("--peers", default="llama-server")
+    parser.add_argument("--llama-server-python", default="python")
+    parser.add_argument("--examples-server-python", default="python")
+    parser.add_argument("--examples-server-script", type=Path, default=Path("server.py"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scenarios", default="stream,shared,long")
     parser.add_argument("--clients", default="1,16,64")
+    parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--server", default="daphne", choices=("daphne", "uvicorn"))
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--lanes", type=int, default=LANES)
@@ -237,32 +219,12 @@ def main() -> int:
     args = parser.parse_args()
     # So that the servers are stopped below also where this is ended from outside.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="skippy-bench-") as home:
-        ours = start_ours(args.model.resolve(), home, args)
-        try:
-            peer = start_peer(args.model.resolve(), args)
-            try:
-                numbers = asyncio.run(run(args, ours, peer))
-            finally:
-                peer.stop()
-        finally:
-            ours.stop()
+    with tempfile.TemporaryDirectory(prefix="skippy-bench-") as folder, ExitStack() as stack:
+        numbers = asyncio.run(run(args, start_all(args, Path(folder), stack)))
     if args.json:
-        shown = [re.sub(r"^/.*/", "", part) for part in sys.argv]
-        args.json.write_text(
-            json.dumps({"command": shown, "machine": machine(), "results": numbers}, indent=1) + "\n"
-        )
+        told = {"command": shown_command(), "machine": machine(), "results": numbers}
+        args.json.write_text(json.dumps(told, indent=1) + "\n")
     return 0
-
-
-def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
-    names = re.findall(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-    }
 
 
 if __name__ == "__main__":

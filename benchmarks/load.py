@@ -7,7 +7,8 @@ Plain asyncio sockets, so that the client costs little of a small machine's CPU.
             --requests 32 --prompt-words 200 --max-tokens 64 [--shared-prefix 0.5] [--json out.json]
 
 One row per concurrency: requests ok/failed, wall seconds, output tokens per second (from the
-server's own usage chunk), time to first token and inter-token latency (median, p99), all in ms.
+server's own usage chunk, where it sends one), time to first token and inter-token latency (median,
+p99), all in ms.
 Prompts differ between requests, except for a leading part that --shared-prefix sets
 (the share of the prompt that every request has in common).
 """
@@ -45,7 +46,8 @@ async def stream(host: str, port: int, path: str, key: str, body: dict, timeout:
         f"Authorization: Bearer {key}\r\nAccept: text/event-stream\r\nContent-Length: {len(payload)}\r\n"
         "Connection: close\r\n\r\n"
     )
-    out = {"ok": False, "tokens": 0, "gaps": [], "ttft": None, "total": None, "error": None, "text": ""}
+    out = {"ok": False, "tokens": None, "gaps": [], "ttft": None, "total": None, "error": None, "text": ""}
+    out["reason"] = None
     begin = time.perf_counter()
     writer = None
     try:
@@ -75,6 +77,7 @@ async def stream(host: str, port: int, path: str, key: str, body: dict, timeout:
                 if event.get("usage"):
                     out["tokens"] = event["usage"]["completion_tokens"]
                 for choice in event.get("choices", []):
+                    out["reason"] = choice.get("finish_reason") or out["reason"]
                     delta = choice.get("delta", {})
                     text = delta.get("content") or delta.get("reasoning_content") or choice.get("text") or ""
                     if not text:
@@ -85,6 +88,9 @@ async def stream(host: str, port: int, path: str, key: str, body: dict, timeout:
                     else:
                         out["gaps"].append(now - last)
                     last = now
+            if out["tokens"] is None:
+                # A server without a usage chunk: an answer that was cut has all it asked for.
+                out["tokens"] = body["max_tokens"] if out["reason"] == "length" else 0
             out["ok"] = done and code == 200 and out["error"] is None
             if not out["ok"] and out["error"] is None:
                 out["error"] = f"status {code}, done={done}"
@@ -122,8 +128,7 @@ async def level(args, host: str, port: int, concurrency: int, first_seed: int) -
                     {"role": "user", "content": prompt(seed, args.prompt_words, args.shared_prefix)}
                 ],
             }
-            if args.ignore_eos:
-                body["ignore_eos"] = True
+            body.update(args.extra)
             results.append(await stream(host, port, args.path, args.key, body, args.timeout))
 
     begin = time.perf_counter()
@@ -169,6 +174,7 @@ async def main() -> int:
     )
     parser.add_argument("--json")
     args = parser.parse_args()
+    args.extra = {"ignore_eos": True} if args.ignore_eos else {}
     parts = urlsplit(args.url)
     rows = []
     for number, concurrency in enumerate(int(c) for c in args.concurrency.split(",")):

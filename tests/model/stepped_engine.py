@@ -21,10 +21,10 @@ GREEDY = SamplingParams(temperature=0.0)
 class SteppedEngine:
     """Use as a context manager; the context is freed at its end, the model is not."""
 
-    def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
+    def __init__(self, model: LlamaModel, config: EngineConfig, *, runner: LlamaRunner | None = None) -> None:
         self.model = model
         self.admission = FifoAdmission()
-        self.runner = LlamaRunner(model, config, owns_model=False)
+        self.runner = runner or LlamaRunner(model, config, owns_model=False)
         self.core = EngineCore(self.runner, config, self.admission, SystemClock(), self._deliver)
         self.submissions: dict[str, Submission] = {}
 

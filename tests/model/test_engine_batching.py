@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from inference.domain.clock import SystemClock
 from inference.domain.events import Event, Failed, Finished, FinishReason, TokenBatch
@@ -16,6 +18,7 @@ from inference.engine.llama import LlamaModel, LlamaRunner
 from inference.engine.thread import EngineThread
 from tests.admission_parts import make_admission
 from tests.model.stepped_engine import GREEDY, SteppedEngine, chat
+from tests.model.watched_engine import WatchedEngine
 
 QUESTIONS = [
     "What is the capital of France?",
@@ -24,6 +27,7 @@ QUESTIONS = [
     "Write one sentence about the sea. " * 6,
     "2 + 2 =",
 ]
+RULES = "Answer as a sailor would, in a few words, and never speak of the land or of anybody on it. "
 # Batches of other shapes are added up in another order. With F32 weights and F16 cells that moves
 # the distances between the likely logits by 0.001; with Q8_0 weights, whose inputs are rounded to
 # 8 bits in every layer, by up to 0.6 (they spread over 40).
@@ -39,58 +43,84 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def one_thread(**sizes: int) -> EngineConfig:
-    """Where cores are shared with other processes, threads that wait for each other crawl."""
-    return EngineConfig(num_threads=1, **sizes)
+    """Where cores are shared with other processes, threads that wait for each other crawl. Without
+    pacing, prompts are cut in the same places however slow the machine is."""
+    return EngineConfig(num_threads=1, target_step_s=1e6, **sizes)
 
 
-class Watched(SteppedEngine):
-    """Keeps the logits from which each token was drawn."""
+@dataclass(frozen=True)
+class Company:
+    """A way to answer the questions: sizes, all at once or in turn, and what is answered before."""
 
-    def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
-        super().__init__(model, config)
-        self.logits: dict[str, list[np.ndarray]] = {}
-        run = self.runner.run
-
-        def watch(plan: object) -> object:
-            result = run(plan)  # type: ignore[arg-type]
-            if plan.outputs and result.token_ids:  # type: ignore[attr-defined]
-                rows = self.runner._context.logits(len(plan.outputs))  # type: ignore[attr-defined]
-                for row, sequence in zip(rows, plan.outputs, strict=True):  # type: ignore[attr-defined]
-                    self.logits.setdefault(sequence.request.request_id, []).append(row.copy())
-            return result
-
-        self.runner.run = watch  # type: ignore[method-assign,assignment]
+    config: EngineConfig
+    is_at_once: bool = True
+    earlier: tuple[str, ...] = ()
 
 
-def check_mixed_is_alone(model: LlamaModel, noise: float) -> None:
-    config = one_thread(num_lanes=4, num_cells=2048, max_prefill_tokens_beside_decodes=32)
-    with Watched(model, config) as alone:
-        expected = {}
+ALONE = Company(one_thread(num_lanes=4, num_cells=2048, has_prefix_cache=False), is_at_once=False)
+COMPANIES = {
+    "mixed": Company(one_thread(num_lanes=4, num_cells=2048, max_prefill_tokens_beside_decodes=32)),
+    "chunked": Company(
+        one_thread(num_lanes=1, num_cells=2048, max_batch_tokens=32, max_prefill_tokens_beside_decodes=32),
+        is_at_once=False,
+    ),
+    "copied": Company(
+        one_thread(num_lanes=4, num_cells=2048, min_cached_tokens=16), earlier=("Good morning.",)
+    ),
+    "preempted": Company(one_thread(num_lanes=5, num_cells=256, has_prefix_cache=False)),
+}
+
+
+def answer(model: LlamaModel, company: Company) -> tuple[WatchedEngine, dict[str, list[int]]]:
+    with WatchedEngine(model, company.config) as engine:
+        for text in company.earlier:
+            engine.submit(text, chat(RULES + text), max_tokens=1)
+            engine.run()
+        sinks = {}
         for question in QUESTIONS:
-            expected[question] = alone.submit(question, chat(question), max_tokens=12)
-            alone.run()
-    with Watched(model, config) as together:
-        found = {question: together.submit(question, chat(question), max_tokens=12) for question in QUESTIONS}
-        together.run()
-        together.check_all_free()
+            sinks[question] = engine.submit(question, chat(RULES + question), max_tokens=12)
+            if not company.is_at_once:
+                engine.run()
+        engine.run()
+        engine.check_all_free()
+    return engine, {question: sink.token_ids for question, sink in sinks.items()}
+
+
+def check_as_alone(model: LlamaModel, company: Company, noise: float) -> WatchedEngine:
+    alone, expected = answer(model, ALONE)
+    beside, found = answer(model, company)
+    num_compared = 0
     for question in QUESTIONS:
-        pairs = list(zip(expected[question].token_ids, found[question].token_ids, strict=False))
-        assert pairs
-        for index, (one, other) in enumerate(pairs):
-            lonely, mixed = alone.logits[question][index], together.logits[question][index]
+        for index, (one, other) in enumerate(zip(expected[question], found[question], strict=False)):
+            lonely, mixed = alone.logits[question][index], beside.logits[question][index]
             assert distance(lonely, mixed) < noise, (question, index)
+            num_compared += 1
             if one != other:
                 # From a near-tie on the texts go their own ways.
                 assert lonely[one] - lonely[other] < noise
                 break
+    assert num_compared > 3 * len(QUESTIONS)
+    return beside
 
 
-def test_in_a_mixed_batch_logits_and_greedy_tokens_are_those_alone(tiny_model: LlamaModel) -> None:
-    check_mixed_is_alone(tiny_model, F32_NOISE)
+@pytest.mark.parametrize("kind", COMPANIES)
+def test_in_any_company_logits_and_greedy_tokens_are_those_alone(tiny_model: LlamaModel, kind: str) -> None:
+    beside = check_as_alone(tiny_model, COMPANIES[kind], F32_NOISE)
+    statistics = beside.core.statistics(is_alive=True)
+    assert (statistics.cache.total_hits >= len(QUESTIONS)) == (kind == "copied")
+    assert (statistics.total_preemptions > 0) == (kind == "preempted")
 
 
-def test_they_are_within_the_noise_of_quantized_weights_too(model: LlamaModel) -> None:
-    check_mixed_is_alone(model, Q8_NOISE)
+@pytest.mark.parametrize("kind", ["mixed", "copied"])
+def test_they_are_within_the_noise_of_quantized_weights_too(model: LlamaModel, kind: str) -> None:
+    check_as_alone(model, COMPANIES[kind], Q8_NOISE)
+
+
+def test_the_same_batches_give_the_same_logits(tiny_model: LlamaModel) -> None:
+    (one, first), (other, second) = answer(tiny_model, ALONE), answer(tiny_model, ALONE)
+    assert first == second
+    for question in QUESTIONS:
+        assert all(map(np.array_equal, one.logits[question], other.logits[question]))
 
 
 def test_prompts_longer_than_a_batch_give_the_same_answer(tiny_model: LlamaModel) -> None:
