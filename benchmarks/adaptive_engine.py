@@ -35,7 +35,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from exchanges import Exchange, Mix, exchange  # noqa: E402
 from load import quantile  # noqa: E402
-from observed_server import read_watch  # noqa: E402
+from observed_server import read_watch, until_idle  # noqa: E402
 from servers import Server, Sizes, machine, shown_command, start_ours  # noqa: E402
 
 from benchmarks.adaptive_limit import picture  # noqa: E402
@@ -96,8 +96,7 @@ async def load(subject: Subject, *, clients: int, first_s: float, seconds: float
             subject.decisions[f"{told[PREFIX + 'action']}/{told[PREFIX + 'reason']}"] += 1
             subject.limits.append((at_ts - begin_ts, told[PREFIX + "current"]))
     subject.limits.append((after["now_ts"] - begin_ts, subject.limits[-1][1]))
-    while (await subject.read())["num_lanes_used"]:
-        await asyncio.sleep(0.1)
+    await until_idle(subject.home)
 
 
 def told_of(subject: Subject) -> dict[str, Any]:

@@ -36,7 +36,7 @@ sys.path.insert(0, str(HERE))
 
 from exchanges import Mix, exchange  # noqa: E402
 from load import quantile  # noqa: E402
-from observed_server import read_watch  # noqa: E402
+from observed_server import until_idle  # noqa: E402
 from servers import Server, Sizes, create_key, machine, shown_command, start_ours  # noqa: E402
 
 WARM_S = 3.0
@@ -78,8 +78,7 @@ async def measure(setting: Setting, seconds: float, seed: int) -> list[float]:
             task.result()
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    while (await asyncio.to_thread(read_watch, setting.home))["num_lanes_used"]:
-        await asyncio.sleep(0.1)
+    await until_idle(setting.home)
     return found
 
 

@@ -13,6 +13,7 @@ arrival, first come, first served. It is what fairness is compared with.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
@@ -40,7 +41,7 @@ class Watch(logging.Handler):
         self._lock = threading.Lock()
         self._events: list[tuple[float, str, dict[str, Any]]] = []
         self._answers: list[tuple[float, int, float]] = []
-        self._engine: Any = None
+        self._found: dict[type, Any] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """A line of LogRecorder: the event's name, and its numbers as JSON."""
@@ -77,11 +78,13 @@ class Watch(logging.Handler):
         return timed
 
     def reading(self) -> dict[str, Any]:
+        from inference.admission.controller import AdmissionController
         from inference.engine.thread import EngineThread
 
-        if self._engine is None:
-            self._engine = next(one for one in gc.get_objects() if isinstance(one, EngineThread))
-        statistics = self._engine.statistics
+        statistics = self._only(EngineThread).statistics
+        controller = self._only(AdmissionController)
+        controller.check_integrity()
+        admission = controller.statistics()
         with self._lock:
             events, self._events = self._events, []
             answers, self._answers = self._answers, []
@@ -90,10 +93,17 @@ class Watch(logging.Handler):
             "cpu_s": time.process_time(),
             "num_generated_tokens": statistics.total_generated_tokens,
             "num_prefill_tokens": statistics.total_prefill_tokens,
-            "num_lanes_used": statistics.lanes.num_used,
+            "num_granted": admission.num_granted,
+            "num_waiting": admission.queue.num_waiting + admission.queue.num_starting,
             "events": events,
             "answers": answers,
         }
+
+    def _only(self, kind: type) -> Any:
+        """The one object of this class in the process."""
+        if kind not in self._found:
+            self._found[kind] = next(one for one in gc.get_objects() if isinstance(one, kind))
+        return self._found[kind]
 
     def serve(self, path: Path) -> None:
         """One reading for each connection, for ever."""
@@ -115,6 +125,12 @@ def read_watch(home: Path) -> dict[str, Any]:
             data += part
     reading: dict[str, Any] = json.loads(data)
     return reading
+
+
+async def until_idle(home: Path) -> None:
+    """Nobody runs or waits in that server."""
+    while (reading := await asyncio.to_thread(read_watch, home))["num_granted"] or reading["num_waiting"]:
+        await asyncio.sleep(0.1)
 
 
 def serve_by_arrival() -> None:

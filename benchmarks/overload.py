@@ -12,9 +12,10 @@ capacity is what 2 × lanes clients get who always ask for more, measured first.
     levels   1, 2, 4 and 8 times the capacity, in interleaved rounds: output tokens per second of the
              engine, and how long the server took for its refusals, from the last byte of the body to the
              status, by its own clock (observed_server.py)
-    burst    8 times the capacity for --burst-s, then half of it, until all who were refused have waited as
-             told and tried once more: how many of them were served then, how long those waited who got a
-             lane, what they were foretold, and when the first one could have come back
+    burst    8 times the capacity for --burst-s, then half of it. Of those who were refused, a --return-share
+             waits as told and tries once more, the others are gone: how many were served then, how long
+             those waited who got a lane, and what they were foretold. A share of 1 is far more than
+             half the capacity for the longest time that may be told
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ sys.path.insert(0, str(HERE))
 
 from exchanges import Exchange, Mix, exchange  # noqa: E402
 from load import quantile  # noqa: E402
-from observed_server import read_watch  # noqa: E402
+from observed_server import read_watch, until_idle  # noqa: E402
 from servers import Server, Sizes, machine, shown_command, start_ours  # noqa: E402
 
 MULTIPLES = (1, 2, 4, 8)
@@ -58,8 +59,7 @@ class Reader:
         return await asyncio.to_thread(read_watch, self._home)
 
     async def until_idle(self) -> None:
-        while (await self.read())["num_lanes_used"]:
-            await asyncio.sleep(0.1)
+        await until_idle(self._home)
 
 
 def tokens_per_s(before: dict[str, Any], after: dict[str, Any]) -> float:
@@ -150,18 +150,17 @@ def waits(events: list[Any]) -> list[float]:
     return [told["llama_stage.elapsed_ms"] / 1e3 for _, name, told in events if name == ADMITTED]
 
 
-async def measure_burst(
-    server: Server, reader: Reader, rate: float, seconds: float, admission_s: float
-) -> dict[str, Any]:
+async def measure_burst(server: Server, reader: Reader, rate: float, args: Namespace) -> dict[str, Any]:
     """8 times the capacity, then half, and what those find who come back when they were told to.
 
     `rate` is that of the capacity.
     """
+    draw = random.Random(1)
     mix = Mix(server, seed=9)
     tasks: set[asyncio.Task[Any]] = set()
     tries: list[tuple[Exchange, Exchange]] = []
     firsts: list[Exchange] = []
-    begin_ts = time.monotonic()
+    told: list[int] = []
 
     async def start(request: bytes) -> None:
         first = await exchange(server.port, request)
@@ -169,12 +168,15 @@ async def measure_burst(
         if first.is_refused:
             if first.retry_after_s is None:
                 raise SystemExit("a refusal without Retry-After")
+            told.append(first.retry_after_s)
+            if draw.random() >= args.return_share:
+                return
             await asyncio.sleep(first.retry_after_s)
             tries.append((first, await exchange(server.port, request)))
 
     await reader.read()
     source = asyncio.create_task(arrivals(8 * rate, mix, tasks, start))
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(args.burst_s)
     await cancel({source})
     calm_ts = time.monotonic()
     calm, calm_tasks = Mix(server, seed=10), set[asyncio.Task[Any]]()
@@ -183,20 +185,23 @@ async def measure_burst(
     await cancel({source})
     await cancel(calm_tasks)
     reading = await reader.read()
-    return judged(tries, reading["events"], begin_ts, calm_ts, admission_s) | {
+    return {
+        "return_share": args.return_share,
         "num_in_burst": mix.num_made,
         "num_in_calm": calm.num_made,
         "num_served_at_first": sum(one.is_whole for one in firsts),
+        "num_refused_at_first": len(told),
+        "retry_after_s": {
+            "p50": quantile(told, 0.5),
+            "p95": quantile(told, 0.95),
+            "max": max(told, default=0),
+        },
+        **judged(tries, reading["events"], calm_ts),
+        "queue_wait_limit_s": args.admission_s,
     }
 
 
-def judged(
-    tries: list[tuple[Exchange, Exchange]],
-    events: list[Any],
-    begin_ts: float,
-    calm_ts: float,
-    admission_s: float,
-) -> dict[str, Any]:
+def judged(tries: list[tuple[Exchange, Exchange]], events: list[Any], calm_ts: float) -> dict[str, Any]:
     """What came of those who waited as they were told, by when they came back."""
 
     def share_served(chosen: list[tuple[Exchange, Exchange]]) -> float | None:
@@ -204,7 +209,6 @@ def judged(
 
     during = [pair for pair in tries if pair[1].begin_ts < calm_ts]
     after = [pair for pair in tries if pair[1].begin_ts >= calm_ts]
-    told = [first.retry_after_s or 0 for first, _ in tries]
     # Named, by what had passed from the refusal until the answer of who came back as told began.
     named = [
         (first.retry_after_s or 0) / (again.status_ts - first.begin_ts)
@@ -221,22 +225,15 @@ def judged(
     foretold = [predicted / max(wait, 1.0) for wait, predicted in waited]
     real = waits(events)
     return {
-        "num_refused_who_came_back": len(tries),
         "num_back_during_burst": len(during),
         "share_served_of_those_back_during_burst": share_served(during),
         "num_back_after_burst": len(after),
         "share_served_of_those_back_after_burst": share_served(after),
-        "retry_after_s": {
-            "p50": quantile(told, 0.5),
-            "p95": quantile(told, 0.95),
-            "max": max(told, default=0),
-        },
         "named_by_true_wait_max": round(max(named, default=0.0), 2),
         "queue_wait_s": {
             "p50": round(quantile(real, 0.5), 2),
             "p95": round(quantile(real, 0.95), 2),
             "max": round(max(real, default=0.0), 2),
-            "limit": admission_s,
         },
         "foretold_by_true_queue_wait": {
             "p05": round(quantile(foretold, 0.05), 2),
@@ -244,7 +241,6 @@ def judged(
             "p95": round(quantile(foretold, 0.95), 2),
             "max": round(max(foretold, default=0.0), 2),
         },
-        "first_refusal_s": round(min((one.begin_ts for one, _ in tries), default=begin_ts) - begin_ts, 1),
     }
 
 
@@ -269,7 +265,7 @@ async def run(server: Server, home: Path, args: Namespace) -> dict[str, Any]:
         best = max(one["tokens_per_s"]["median"] for one in found["levels"].values())
         found["8_times_by_best"] = round(found["levels"]["8"]["tokens_per_s"]["median"] / best, 3)
     if "burst" in parts:
-        found["burst"] = await measure_burst(server, reader, rate, args.burst_s, args.admission_s)
+        found["burst"] = await measure_burst(server, reader, rate, args)
     return found
 
 
@@ -292,6 +288,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--level-s", type=float, default=8.0, help="seconds that count of each level")
     parser.add_argument("--burst-s", type=float, default=30.0)
+    parser.add_argument("--return-share", type=float, default=0.1)
     parser.add_argument("--admission-s", type=float, default=60.0, help="SKIPPY_ADMISSION_TIMEOUT_S")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--lanes", type=int, default=16)
