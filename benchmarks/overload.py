@@ -222,8 +222,10 @@ def judged(tries: list[tuple[Exchange, Exchange]], events: list[Any], calm_ts: f
         and one["skippy.admission.has_waited"]
         and "llama_stage.generation_predicted_wait_ms" in one
     ]
-    foretold = [predicted / max(wait, 1.0) for wait, predicted in waited]
     real = waits(events)
+    # Where the queue is as long as it is when others are refused.
+    deep_s = 0.5 * max(real, default=0.0)
+    foretold = [predicted / wait for wait, predicted in waited if wait >= deep_s]
     return {
         "num_back_during_burst": len(during),
         "share_served_of_those_back_during_burst": share_served(during),
@@ -235,7 +237,7 @@ def judged(tries: list[tuple[Exchange, Exchange]], events: list[Any], calm_ts: f
             "p95": round(quantile(real, 0.95), 2),
             "max": round(max(real, default=0.0), 2),
         },
-        "foretold_by_true_queue_wait": {
+        "foretold_by_true_queue_wait_of_the_longest": {
             "p05": round(quantile(foretold, 0.05), 2),
             "p50": round(quantile(foretold, 0.5), 2),
             "p95": round(quantile(foretold, 0.95), 2),
