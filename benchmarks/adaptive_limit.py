@@ -24,6 +24,7 @@ import json
 import statistics
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ CURVES: dict[str, Curve] = {
     "concave": lambda n: 0.005 + 0.001 * n,
 }
 COLOURS = {"flat": "#1f77b4", "linear": "#d62728", "saturating": "#2ca02c", "concave": "#9467bd"}
+Limits = Sequence[tuple[float, int]]
 WIDTH, HEIGHT, MARGIN = 800, 360, 48
 
 
@@ -87,8 +89,9 @@ def measure(curve: Curve, *, num_requests: int, num_seeds: int) -> tuple[dict[st
     return found, adaptive[0]
 
 
-def picture(runs: dict[str, Run]) -> str:
-    """The limits over time, as steps; each curve's time is scaled to its whole run."""
+def picture(title: str, runs: Mapping[str, Limits], colours: Mapping[str, str]) -> str:
+    """The limits over time, as steps; each curve's time is scaled to its whole run. A run is instants in
+    seconds and the limit from then on; the last instant is its end."""
     inner_width, inner_height = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
 
     def x(share: float) -> float:
@@ -101,20 +104,19 @@ def picture(runs: dict[str, Run]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         'font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{MARGIN}" y="20">Requests at once over the run (time as a share of it), simulated, '
-        "starting with 16 lanes</text>",
+        f'<text x="{MARGIN}" y="20">{title}</text>',
     ]
     for limit in range(0, NUM_LANES + 1, 4):
         parts.append(f'<path d="M{x(0)} {y(limit)}H{x(1)}" stroke="#ddd"/>')
         parts.append(f'<text x="{MARGIN - 22}" y="{y(limit) + 4}">{limit}</text>')
-    for index, (name, run) in enumerate(runs.items()):
-        end_s = run.limits[-1][0]
-        path = f"M{x(0)} {y(run.limits[0][1])}"
-        for at_s, limit in run.limits[1:]:
+    for index, (name, limits) in enumerate(runs.items()):
+        end_s = limits[-1][0]
+        path = f"M{x(0)} {y(limits[0][1])}"
+        for at_s, limit in limits[1:]:
             path += f"H{x(at_s / end_s)}V{y(limit)}"
-        parts.append(f'<path d="{path}" fill="none" stroke="{COLOURS[name]}" stroke-width="1.5"/>')
+        parts.append(f'<path d="{path}" fill="none" stroke="{colours[name]}" stroke-width="1.5"/>')
         left = MARGIN + 130 * index
-        parts.append(f'<text x="{left}" y="{HEIGHT - 14}" fill="{COLOURS[name]}">{name}</text>')
+        parts.append(f'<text x="{left}" y="{HEIGHT - 14}" fill="{colours[name]}">{name}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 
@@ -138,7 +140,8 @@ def main() -> None:
             "curves": found,
         }
         RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-        PICTURE.write_text(picture(runs))
+        title = "Requests at once over the run (time as a share of it), simulated, starting with 16 lanes"
+        PICTURE.write_text(picture(title, {name: run.limits for name, run in runs.items()}, COLOURS))
 
 
 if __name__ == "__main__":

@@ -84,9 +84,15 @@ def free_port() -> int:
 
 
 def start_ours(
-    model: Path, home: Path, sizes: Sizes, *, server: str, command: Sequence[str] = ("manage.py", "serve")
+    model: Path,
+    home: Path,
+    sizes: Sizes,
+    *,
+    server: str,
+    command: Sequence[str] = ("manage.py", "serve"),
+    settings: Mapping[str, str] | None = None,
 ) -> Server:
-    """`command` under our Python; the key is what its first start shows."""
+    """`command` under our Python, with more `settings`; the key is what its first start shows."""
     port = free_port()
     environment = {
         "PATH": os.environ["PATH"],
@@ -98,6 +104,7 @@ def start_ours(
         "SKIPPY_THREADS": str(sizes.threads),
         "SKIPPY_LANES": str(sizes.lanes),
         "SKIPPY_CONTEXT": str(sizes.context),
+        **(settings or {}),
     }
     home.mkdir(parents=True, exist_ok=True)
     log = home / "serve.log"
@@ -114,6 +121,14 @@ def start_ours(
     found = re.search(r"sk-skippy-\w+", text)
     assert found is not None
     return Server("ours", port, "bench", found[0], process)
+
+
+def create_key(home: Path, user: str) -> str:
+    """A key of another user of our server, which runs."""
+    command = [sys.executable, "manage.py", "api_key_create", "--user", user, "--name", user, "--json"]
+    environment = {"PATH": os.environ["PATH"], "SKIPPY_HOME": str(home)}
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=True)
+    return str(json.loads(done.stdout)["key"])
 
 
 def start_llama_server(model: Path, python: str, sizes: Sizes) -> Server:

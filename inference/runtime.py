@@ -187,6 +187,7 @@ class Runtime:
         self._generation = GenerationService(
             catalog=self.catalog,
             prompt_pool=self._prompt_pool,
+            num_prompt_threads=PROMPT_THREADS,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             has_shared_prefixes=settings.has_shared_prefixes,
         )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
-from inference.domain.backend import HoldReason
+from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
@@ -155,13 +155,11 @@ class ScriptedEngine:
         self.play(handle)
         return handle
 
-    def refuse_early(
-        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
-    ) -> None:
+    def refuse_early(self, newcomer: Newcomer) -> None:
         if self.refusal is not None:
             raise self.refusal
 
-    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+    def reject_overdue(self, *, request_id: str, user_id: int, allowed_s: float) -> ServerOverloaded:
         return ServerOverloaded(f"no lane within {allowed_s} s", reason=RejectionReason.ADMISSION_TIMEOUT)
 
     def refuse(self, error: SkippyError) -> None:

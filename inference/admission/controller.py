@@ -36,6 +36,7 @@ from inference.admission.token_budget import (
 from inference.admission.waiter import Admission, Waiter
 from inference.domain.admission import Submission
 from inference.domain.admission_events import AdmissionEvent, Admitted, ConcurrencyAdapted, Rejected
+from inference.domain.backend import Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import Clock
 from inference.domain.errors import ServerOverloaded, SkippyError
@@ -74,7 +75,7 @@ class AdmissionController:
         self._lock = threading.Lock()
         self._clock = clock
         self._record = record
-        self._queue = AdmissionQueue(max_waiting=max_waiting)
+        self._queue = AdmissionQueue(max_waiting=max_waiting, max_firsts=min(num_lanes, max_waiting))
         self._budget = TokenBudget(num_capacity_tokens=num_cells)
         self._served = ServedTokens()
         self._concurrency = ConcurrencyControl(concurrency, num_lanes=num_lanes)
@@ -120,8 +121,8 @@ class AdmissionController:
             waiter.work = self._estimator.start_active(work)
             queue.start(waiter)
         else:
-            if queue.is_full:
-                return self._queue_full(work)
+            if not queue.has_place(user_id=request.user_id, priority=request.priority):
+                return self._queue_full(work, request.user_id)
             self._concurrency.note_queued()
             waiter.has_waited = True
             behind = queue.work_behind(waiter, self._served_now())
@@ -129,41 +130,39 @@ class AdmissionController:
             allowed_s = self._allowed_s(waiter.submission.deadline_ts)
             waiter.work = self._estimator.reserve_queued(work, allowed_s=allowed_s, behind=behind)
             if waiter.work is None:
-                return self._too_late(work, allowed_s or 0.0, behind)
+                return self._too_late(work, request.user_id, allowed_s or 0.0, behind)
             queue.push(waiter)
         self._is_settled = False
         return None
 
-    def refuse_early(
-        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
-    ) -> None:
+    def refuse_early(self, newcomer: Newcomer) -> None:
         """What `submit` would raise for want of room, known before the prompt is tokenized."""
         with self._lock:
-            error = self._early_error(num_prompt_bytes, deadline_ts)
+            error = self._early_error(newcomer)
         if error is not None:
-            raise self._rejected(request_id, error)
+            raise self._rejected(newcomer.request_id, error)
 
-    def _early_error(self, num_prompt_bytes: int, deadline_ts: float | None) -> SkippyError | None:
+    def _early_error(self, newcomer: Newcomer) -> SkippyError | None:
         if self._closed is not None:
             return self._closed
         # The prompt may turn out impossible, or nobody waits and it may start at once.
-        most = needed_tokens(num_prompt_tokens=num_prompt_bytes, max_tokens=1)
+        most = needed_tokens(num_prompt_tokens=newcomer.num_prompt_bytes, max_tokens=1)
         if not self._queue.num_waiting or not self._budget.is_possible(most):
             return None
-        work = self._estimator.unread_work(num_prompt_bytes=num_prompt_bytes)
-        if self._queue.is_full:
-            return self._queue_full(work)
-        allowed_s = self._allowed_s(deadline_ts)
-        # Who it is will be known later: even the most urgent one would come after what runs.
+        work = self._estimator.unread_work(num_prompt_bytes=newcomer.num_prompt_bytes)
+        if not self._queue.has_place(user_id=newcomer.user_id, priority=newcomer.priority):
+            return self._queue_full(work, newcomer.user_id)
+        allowed_s = self._allowed_s(newcomer.deadline_ts)
+        # How much it asks for will be known later: even the most urgent one would come after what runs.
         behind = self._estimator.queued_work()
         if self._estimator.is_too_late(allowed_s, behind=behind):
-            return self._too_late(work, allowed_s or 0.0, behind)
+            return self._too_late(work, newcomer.user_id, allowed_s or 0.0, behind)
         return None
 
-    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+    def reject_overdue(self, *, request_id: str, user_id: int, allowed_s: float) -> ServerOverloaded:
         """The error for a request that had no lane in the time that it had."""
         with self._lock:
-            return_s = self._return_s(self._estimator.unread_work(num_prompt_bytes=0))
+            return_s = self._return_s(self._estimator.unread_work(num_prompt_bytes=0), user_id)
         error = refusals.overdue(allowed_s=allowed_s, return_s=return_s)
         self._tell_rejected(request_id, error)
         return error
@@ -189,23 +188,27 @@ class AdmissionController:
     def _allowed_s(self, deadline_ts: float | None) -> float | None:
         return None if deadline_ts is None else deadline_ts - self._clock.monotonic()
 
-    def _queue_full(self, work: Work) -> ServerOverloaded:
-        return refusals.queue_full(num_waiting=self._queue.num_waiting, return_s=self._return_s(work))
+    def _queue_full(self, work: Work, user_id: int) -> ServerOverloaded:
+        return refusals.queue_full(
+            num_waiting=self._queue.num_waiting, return_s=self._return_s(work, user_id)
+        )
 
-    def _too_late(self, work: Work, allowed_s: float, behind: Work) -> ServerOverloaded:
+    def _too_late(self, work: Work, user_id: int, allowed_s: float, behind: Work) -> ServerOverloaded:
         return refusals.too_late(
             predicted_wait_s=self._estimator.predicted_wait_s(behind=behind) or 0.0,
             allowed_s=max(allowed_s, 0.0),
-            return_s=self._return_s(work, behind=behind),
+            return_s=self._return_s(work, user_id, behind=behind),
         )
 
-    def _return_s(self, work: Work, *, behind: Work = NO_WORK) -> float | None:
+    def _return_s(self, work: Work, user_id: int, *, behind: Work = NO_WORK) -> float | None:
         """When somebody who is refused now should come back; None where nothing was measured yet."""
         wait_s = self._estimator.predicted_wait_s(behind=behind)
         if wait_s is None:
             return None
         service_s = self._estimator.service_s(work)
-        return self._returns.book(now_ts=self._clock.monotonic(), wait_s=wait_s, service_s=service_s)
+        return self._returns.book(
+            user_id=user_id, now_ts=self._clock.monotonic(), wait_s=wait_s, service_s=service_s
+        )
 
     def _rejected(self, request_id: str, error: SkippyError) -> SkippyError:
         """Tell of a refusal, and return what to raise. Not the same exception for everybody: each

@@ -95,6 +95,9 @@ class ClassQueue:
     def __len__(self) -> int:
         return len(self._users)
 
+    def __contains__(self, user_id: int) -> bool:
+        return user_id in self._users
+
     def add(self, waiter: Waiter) -> None:
         user_id = waiter.user_id
         if user_id not in self._users:
@@ -134,7 +137,7 @@ class ClassQueue:
 @dataclass(frozen=True, slots=True)
 class AdmissionQueueStatistics:
     """`num_starting` could start at once and only wait for the engine's next step; they are not among
-    the `num_waiting`."""
+    the `num_waiting`, which may be more than `max_waiting` (see AdmissionQueue)."""
 
     num_waiting: int
     max_waiting: int
@@ -147,10 +150,14 @@ class AdmissionQueue:
     Who finds a free lane and free tokens while nobody waits, starts at once: the engine takes it first
     thing in its next step. Until then it is here, ahead of everybody, and what it needs is promised
     to it, but it counts neither as waiting nor as a turn.
+
+    One user with many clients must not keep all others out. So where `max_waiting` wait, there are
+    still `max_firsts` places for those who have nothing waiting in their class.
     """
 
-    def __init__(self, *, max_waiting: int) -> None:
+    def __init__(self, *, max_waiting: int, max_firsts: int = 0) -> None:
         self._max_waiting = max_waiting
+        self._max_firsts = max_firsts
         self._starting: dict[Waiter, None] = {}
         self._num_promised_tokens = 0
         self._classes: dict[PriorityClass, ClassQueue] = {}
@@ -162,9 +169,12 @@ class AdmissionQueue:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._waiting) >= self._max_waiting
+    def has_place(self, *, user_id: int, priority: PriorityClass) -> bool:
+        """A newcomer of this user and class may wait here."""
+        if len(self._waiting) < self._max_waiting:
+            return True
+        is_first = user_id not in self._classes.get(priority, ())
+        return is_first and len(self._waiting) < self._max_waiting + self._max_firsts
 
     def __contains__(self, waiter: Waiter) -> bool:
         return waiter in self._waiting or waiter in self._starting
@@ -183,7 +193,7 @@ class AdmissionQueue:
         self._num_promised_tokens += waiter.num_needed_tokens
 
     def push(self, waiter: Waiter) -> None:
-        """It waits; the caller has seen that the queue is not full."""
+        """It waits; the caller has seen that it has a place."""
         self._num_ever += 1
         waiter.order = self._num_ever
         priority = waiter.submission.request.priority
@@ -269,7 +279,7 @@ class AdmissionQueue:
             assert members
             members.check_integrity()
         num_held = sum(len(user) for members in self._classes.values() for user in members._users.values())
-        assert num_held == len(self._waiting) <= self._max_waiting, repr(self)
+        assert num_held == len(self._waiting) <= self._max_waiting + self._max_firsts, repr(self)
         assert self._num_promised_tokens == sum(one.num_needed_tokens for one in self._starting)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
@@ -25,7 +26,7 @@ from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
-from inference.openai.sse import DONE, KEEP_ALIVE, frame
+from inference.openai.sse import DONE, frame
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -293,15 +294,8 @@ class GeneratingConsumer(ApiConsumer):
 
     def _keep_alive(self, question: Question) -> None:
         """Headers go out early where the wait is long, and comments while nothing else does."""
-
-        async def say() -> None:
-            if self.respond.is_ended:
-                return
-            if not self.respond.is_begun:
-                await self.respond.begin_stream(headers=question.headers)
-            await self.respond.frame(KEEP_ALIVE)
-
         limits = self._runtime.settings.time_limits
+        say = partial(self.respond.comment, headers=question.headers)
         self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)
 
     async def _stream(

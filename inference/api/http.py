@@ -8,7 +8,7 @@ from typing import Any
 
 from inference.domain.errors import SkippyError
 from inference.openai.errors import Header, error_response
-from inference.openai.sse import CONTENT_TYPE, DONE, error_frame
+from inference.openai.sse import CONTENT_TYPE, DONE, KEEP_ALIVE, error_frame
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 MAX_SHOWN_PATH = 200
@@ -51,6 +51,7 @@ class HttpResponder:
         self._send = send
         self.request_id = request_id
         self.is_begun = False
+        self._is_beginning = False
         self.is_ended = False
         self.is_delivered = False
         """The server has taken the last byte."""
@@ -100,14 +101,27 @@ class HttpResponder:
 
     async def _start(self, message: dict[str, Any]) -> None:
         """Who is interrupted while the status waits for its turn has not said anything yet."""
+        self._is_beginning = True
         try:
             await self._send(message)
         except BaseException:
             self.is_begun = False
             raise
+        finally:
+            self._is_beginning = False
 
     async def frame(self, frame: bytes) -> None:
         await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def comment(self, *, headers: tuple[Header, ...] = ()) -> None:
+        """A sign of life, behind a stream's headers where nothing was said so far. Nothing where the answer
+        has ended, or where another task's status waits for its turn: that is a sign of life itself,
+        and nothing may come before it."""
+        if self.is_ended or self._is_beginning:
+            return
+        if not self.is_begun:
+            await self.begin_stream(headers=headers)
+        await self.frame(KEEP_ALIVE)
 
     async def end_stream(self, last: bytes = b"") -> None:
         """Send `last` and `[DONE]`, and close."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from inference.domain.backend import HoldReason
+from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.requests import GenerationRequest
@@ -83,9 +83,7 @@ class AdmissionDesk(Protocol):
         prediction."""
         ...
 
-    def refuse_early(
-        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
-    ) -> None:
+    def refuse_early(self, newcomer: Newcomer) -> None:
         """Raise what `submit` would raise for want of room, before the prompt was rendered or
         tokenized; return where it would not, or cannot be known yet.
 
@@ -94,7 +92,7 @@ class AdmissionDesk(Protocol):
         """
         ...
 
-    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+    def reject_overdue(self, *, request_id: str, user_id: int, allowed_s: float) -> ServerOverloaded:
         """The error for a request that had no lane within the `allowed_s` seconds that it had: its
         session was busy, or it was withdrawn from the queue."""
         ...

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from inference.domain.errors import ServerOverloaded
 from inference.domain.events import Event, TokenBatch
+from inference.domain.priority import PriorityClass
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
 
@@ -57,6 +59,18 @@ class GenerationHandle(Protocol):
     def resume(self, reason: HoldReason) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """What is known of a request before its prompt is rendered and tokenized. `deadline_ts` is the
+    monotonic instant by which the caller wants a lane."""
+
+    request_id: str
+    user_id: int
+    priority: PriorityClass
+    num_prompt_bytes: int
+    deadline_ts: float | None = None
+
+
 class GenerationBackend(Protocol):
     """Takes requests and generates. `submit` never waits: it returns a handle or raises.
 
@@ -68,13 +82,11 @@ class GenerationBackend(Protocol):
 
     def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> GenerationHandle: ...
 
-    def refuse_early(
-        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
-    ) -> None:
+    def refuse_early(self, newcomer: Newcomer) -> None:
         """Raise what `submit` would raise for want of room, before anybody has tokenized the prompt;
         return where that cannot be said yet. See AdmissionDesk."""
         ...
 
-    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+    def reject_overdue(self, *, request_id: str, user_id: int, allowed_s: float) -> ServerOverloaded:
         """The error for a request that had no lane within the `allowed_s` seconds it had."""
         ...

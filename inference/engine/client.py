@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from inference.domain.admission import AdmissionDesk, AdmissionSource, EventSink, Submission
-from inference.domain.backend import HoldReason
+from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed
 from inference.domain.requests import GenerationRequest
@@ -89,17 +89,13 @@ class EngineClient:
         self._thread.wake()
         return handle
 
-    def refuse_early(
-        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
-    ) -> None:
+    def refuse_early(self, newcomer: Newcomer) -> None:
         """Raise what `submit` would raise for want of room, before the prompt is tokenized."""
-        self._admission.refuse_early(
-            request_id=request_id, num_prompt_bytes=num_prompt_bytes, deadline_ts=deadline_ts
-        )
+        self._admission.refuse_early(newcomer)
 
-    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+    def reject_overdue(self, *, request_id: str, user_id: int, allowed_s: float) -> ServerOverloaded:
         """The error for a request that had no lane within `allowed_s` seconds."""
-        return self._admission.reject_overdue(request_id=request_id, allowed_s=allowed_s)
+        return self._admission.reject_overdue(request_id=request_id, user_id=user_id, allowed_s=allowed_s)
 
     def refuse(self, error: SkippyError) -> None:
         """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from inference.domain.backend import GenerationHandle
+from inference.domain.backend import GenerationHandle, Newcomer
 from inference.domain.clock import Clock
 from inference.domain.requests import GenerationRequest
 from inference.domain.time_limits import TimeLimits
@@ -44,9 +44,13 @@ class Entrance:
         have to wait for its session first is asked later: until then there may be room."""
         if caller.session is None:
             model.backend.refuse_early(
-                request_id=lifecycle.identity.request_id,
-                num_prompt_bytes=num_prompt_bytes,
-                deadline_ts=self._deadline_ts(request),
+                Newcomer(
+                    request_id=lifecycle.identity.request_id,
+                    user_id=caller.user_id,
+                    priority=caller.priority,
+                    num_prompt_bytes=num_prompt_bytes,
+                    deadline_ts=self._deadline_ts(request),
+                )
             )
 
     def _deadline_ts(self, request: OutputRequest) -> float | None:
@@ -94,7 +98,9 @@ class Entrance:
         except TimeoutError:
             if limit_s is None or not deadline.expired():
                 raise
-        raise model.backend.reject_overdue(request_id=generation.request_id, allowed_s=limit_s)
+        raise model.backend.reject_overdue(
+            request_id=generation.request_id, user_id=caller.user_id, allowed_s=limit_s
+        )
 
     async def _submit(
         self, generation: GenerationRequest, model: ServedModel, caller: Caller, deadline_ts: float | None

@@ -27,6 +27,7 @@ from inference.services.caller import Caller
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_turns import PromptTurns
 from inference.streaming.lifecycle import RequestLifecycle
 
 T = TypeVar("T")
@@ -39,7 +40,8 @@ class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
     cancelled at any time: then nothing of it waits, holds or runs.
 
-    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
+    `num_prompt_threads` are those of `prompt_pool`. `has_shared_prefixes`: users may hit on each other's
+    prompts in the prefix cache.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class GenerationService:
         *,
         catalog: ModelCatalog,
         prompt_pool: Executor,
+        num_prompt_threads: int,
         entrance: Entrance,
         has_shared_prefixes: bool = False,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
+        self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
         self._has_shared_prefixes = has_shared_prefixes
 
@@ -62,7 +66,7 @@ class GenerationService:
         model = self._catalog.model(request.model)
         num_bytes = sum(_num_bytes(message.content) + TEMPLATE_BYTES for message in request.messages)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
-        prompt = await self._in_pool(lambda: model.prompts.chat(request.messages))
+        prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.messages))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
@@ -76,7 +80,7 @@ class GenerationService:
         model = self._catalog.model(request.model)
         num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
-        prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt))
+        prompt = await self._in_pool(caller, lambda: model.prompts.completion(request.prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
@@ -124,8 +128,12 @@ class GenerationService:
             priority=caller.priority,
         )
 
-    async def _in_pool(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+    async def _in_pool(self, caller: Caller, work: Callable[[], T]) -> T:
+        await self._prompt_turns.take(caller.user_id)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+        finally:
+            self._prompt_turns.end()
 
 
 async def _reserve(generation: GenerationRequest, caller: Caller) -> None:

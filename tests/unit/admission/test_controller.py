@@ -5,6 +5,7 @@ import pytest
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController
 from inference.domain.admission_events import Admitted, ConcurrencyAdapted, LimitAction, Rejected
+from inference.domain.backend import Newcomer
 from inference.domain.errors import ContextLengthExceeded, ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.priority import PriorityClass
 from inference.domain.rejection_reason import RejectionReason
@@ -167,6 +168,10 @@ def test_a_burst_into_an_idle_service_may_fill_lanes_and_queue():
     assert events == [Rejected("late", RejectionReason.QUEUE_FULL, 3, 3, None)]
 
 
+def newcomer(num_prompt_bytes: int, *, user: int = 1, deadline_ts: float | None = None) -> Newcomer:
+    return Newcomer("e", user, PriorityClass.NORMAL, num_prompt_bytes, deadline_ts)
+
+
 def measured(clock: FakeClock, *, events: Events | None = None, **kinds: int) -> AdmissionController:
     """Admission with one lane that knows a second for each token, and has 20 of them running."""
     admission = make_admission(num_lanes=1, clock=clock, events=events, **kinds)
@@ -223,25 +228,25 @@ def test_the_answer_is_expected_to_be_like_those_before_and_not_like_its_ceiling
 def test_refuse_early_speaks_up_only_where_the_queue_is_full_and_the_prompt_could_fit():
     clock, events = FakeClock(), Events()
     admission = measured(clock, events=events, max_waiting=1)
-    admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now)
+    admission.refuse_early(newcomer(num_prompt_bytes=10, deadline_ts=clock.now))
     admission.submit(make_submission("waits"))
 
     with pytest.raises(ServerOverloaded) as refusal:
-        admission.refuse_early(request_id="e", num_prompt_bytes=999)
+        admission.refuse_early(newcomer(num_prompt_bytes=999))
     assert (refusal.value.reason, refusal.value.retry_after_s) == (RejectionReason.QUEUE_FULL, 40)
     assert events[-1] == Rejected("e", RejectionReason.QUEUE_FULL, 1, 1, pytest.approx(40))
     # One more byte, and it might be an impossible request: the tokens will tell.
-    admission.refuse_early(request_id="e", num_prompt_bytes=1000)
+    admission.refuse_early(newcomer(num_prompt_bytes=1000))
 
 
 def test_refuse_early_knows_the_deadline_where_others_wait():
     clock = FakeClock()
     admission = measured(clock)
     admission.submit(make_submission("waits"))
-    # Somebody urgent would only wait for what runs, 20 s; who it is, is not known yet.
-    admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now + 20.1)
+    # Somebody urgent would only wait for what runs, 20 s; what it asks for is not known yet.
+    admission.refuse_early(newcomer(num_prompt_bytes=10, deadline_ts=clock.now + 20.1))
     with pytest.raises(ServerOverloaded) as refusal:
-        admission.refuse_early(request_id="e", num_prompt_bytes=10, deadline_ts=clock.now + 19.9)
+        admission.refuse_early(newcomer(num_prompt_bytes=10, deadline_ts=clock.now + 19.9))
     assert refusal.value.reason is RejectionReason.PREDICTED_WAIT
 
 
@@ -274,7 +279,7 @@ def test_what_will_go_later_is_no_wait_for_a_newcomer():
 def test_one_whose_time_is_over_is_told_when_to_come_back():
     events = Events()
     admission = measured(FakeClock(), events=events)
-    error = admission.reject_overdue(request_id="slow", allowed_s=60.0)
+    error = admission.reject_overdue(request_id="slow", user_id=1, allowed_s=60.0)
     assert (error.status, error.reason, error.retry_after_s) == (429, RejectionReason.ADMISSION_TIMEOUT, 20)
     assert "60 seconds" in error.message
     assert events[-1] == Rejected("slow", RejectionReason.ADMISSION_TIMEOUT, 0, 16, pytest.approx(20))
@@ -298,7 +303,7 @@ def test_closing_returns_the_waiting_and_refuses_newcomers_with_the_first_reason
     assert refusal.value.reason is RejectionReason.DRAINING
     assert refusal.value.retry_after_s is not None
     with pytest.raises(ServiceUnavailable, match="draining"):
-        admission.refuse_early(request_id="e", num_prompt_bytes=10)
+        admission.refuse_early(newcomer(num_prompt_bytes=10))
     assert admission.statistics().is_open is False
     admission.check_integrity()
 
@@ -509,7 +514,7 @@ def test_those_who_are_refused_together_are_told_to_come_back_one_after_the_othe
     assert told() == 150
     # What is not tokenized yet is counted by its bytes: 5 tokens, and an answer of 10.
     with pytest.raises(ServerOverloaded) as refusal:
-        admission.refuse_early(request_id="e", num_prompt_bytes=20)
+        admission.refuse_early(newcomer(num_prompt_bytes=20))
     assert refusal.value.retry_after_s == 190
     assert told() == 220
 
@@ -534,3 +539,33 @@ def test_once_a_lane_is_free_and_nobody_waits_the_past_is_forgotten():
     with pytest.raises(ServerOverloaded) as refusal:
         admission.submit(make_submission("late"))
     assert refusal.value.retry_after_s == 40
+
+
+def test_one_user_who_fills_the_queue_does_not_keep_another_one_out():
+    admission = make_admission(num_lanes=2, max_waiting=4)
+    for _ in range(6):
+        admission.submit(make_submission())
+    for user in (2, 3):
+        admission.refuse_early(newcomer(10, user=user))
+        admission.submit(make_submission("first", user=user))
+        with pytest.raises(ServerOverloaded):
+            admission.refuse_early(newcomer(10, user=user))
+        with pytest.raises(ServerOverloaded):
+            admission.submit(make_submission("second", user=user))
+    # As many as there are lanes, and no more.
+    with pytest.raises(ServerOverloaded, match="6 requests are waiting"):
+        admission.submit(make_submission("first", user=4))
+    admission.check_integrity()
+
+
+def test_one_user_who_does_not_wait_as_told_does_not_lengthen_the_time_of_another_one():
+    admission = measured(FakeClock(), max_waiting=1)
+    admission.submit(make_submission("waits"))
+    for _ in range(1000):
+        with pytest.raises(ServerOverloaded):
+            admission.submit(make_submission("again"))
+    admission.submit(make_submission("first", user=2))
+    with pytest.raises(ServerOverloaded) as refusal:
+        admission.submit(make_submission("late", user=3))
+    # 60 s for those who are here; 40 s for as much of the first one's as it asks for itself.
+    assert refusal.value.retry_after_s == 100

@@ -19,8 +19,8 @@ EVERYTHING = 10**9
 class Line:
     """A queue of which the test elects, with tokens served by user."""
 
-    def __init__(self, max_waiting: int = 256) -> None:
-        self.queue = AdmissionQueue(max_waiting=max_waiting)
+    def __init__(self, max_waiting: int = 256, max_firsts: int = 0) -> None:
+        self.queue = AdmissionQueue(max_waiting=max_waiting, max_firsts=max_firsts)
         self.served: Counter[int] = Counter()
 
     def wait(self, name: str, **kinds: object) -> Waiter:
@@ -185,11 +185,33 @@ def test_of_other_users_only_what_they_want_beyond_the_newcomers_share_goes_afte
 
 def test_a_full_queue_is_full_and_everybody_can_be_taken_out_in_order():
     line = Line(max_waiting=3)
+
+    def has_place(user_id: int) -> bool:
+        return line.queue.has_place(user_id=user_id, priority=PriorityClass.BATCH)
+
     waiters = [line.wait(name, user=ord(name), priority=PriorityClass.BATCH) for name in "ab"]
-    assert not line.queue.is_full
+    assert has_place(1)
     waiters.append(line.wait("c", priority=PriorityClass.INTERACTIVE))
-    assert line.queue.is_full
+    assert not has_place(1)
     assert line.queue.take_all() == waiters
     assert line.queue.num_waiting == 0
     assert waiters[0] not in line.queue
     line.queue.check_integrity()
+
+
+def test_beyond_the_limit_there_is_a_place_for_who_has_nothing_waiting_in_its_class():
+    line = Line(max_waiting=2, max_firsts=1)
+
+    def has_place(user_id: int, priority: PriorityClass) -> bool:
+        return line.queue.has_place(user_id=user_id, priority=priority)
+
+    for _ in range(2):
+        line.wait("flood", user=1, priority=PriorityClass.BATCH)
+    assert not has_place(1, PriorityClass.BATCH)
+    assert has_place(2, PriorityClass.BATCH)
+    assert has_place(1, PriorityClass.INTERACTIVE)
+    line.wait("other", user=2, priority=PriorityClass.BATCH)
+    assert not has_place(3, PriorityClass.BATCH)
+    assert line.elect() == "flood"
+    assert not has_place(1, PriorityClass.BATCH)
+    assert has_place(3, PriorityClass.BATCH)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.admission import EventSink, Submission
-from inference.domain.backend import HoldReason
+from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.events import Event, Failed, Finished, TokenBatch
@@ -271,13 +271,11 @@ class FifoAdmission:
             self.tickets.append(ticket)
             return ticket
 
-    def refuse_early(
-        self, *, request_id: str, num_prompt_bytes: int, deadline_ts: float | None = None
-    ) -> None:
+    def refuse_early(self, newcomer: Newcomer) -> None:
         if self.closed_with is not None:
             raise self.closed_with
 
-    def reject_overdue(self, *, request_id: str, allowed_s: float) -> ServerOverloaded:
+    def reject_overdue(self, *, request_id: str, user_id: int, allowed_s: float) -> ServerOverloaded:
         return ServerOverloaded(f"{request_id}: no lane within {allowed_s} s")
 
     def elect(self, affinity: CacheAffinity) -> CountedGrant | None:

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from inference.domain.backend import HoldReason
+from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
+from inference.domain.priority import PriorityClass
 from inference.domain.timings import Timings
 from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
@@ -299,12 +300,16 @@ async def test_the_deadline_goes_to_admission_with_the_request(served: Served) -
     await _read(handle)
 
 
+NEWCOMER = Newcomer("r", user_id=1, priority=PriorityClass.NORMAL, num_prompt_bytes=10)
+
+
 async def test_refusals_before_and_after_the_queue_are_those_of_admission(served: Served) -> None:
-    served.client.refuse_early(request_id="r", num_prompt_bytes=10)
-    assert "r: no lane within 60" in served.client.reject_overdue(request_id="r", allowed_s=60).message
+    served.client.refuse_early(NEWCOMER)
+    overdue = served.client.reject_overdue(request_id="r", user_id=1, allowed_s=60)
+    assert "r: no lane within 60" in overdue.message
     served.client.refuse(ServiceUnavailable("draining"))
     with pytest.raises(ServiceUnavailable, match="draining"):
-        served.client.refuse_early(request_id="r", num_prompt_bytes=10)
+        served.client.refuse_early(NEWCOMER)
 
 
 async def test_a_reader_that_does_not_read_holds_its_sequence_and_no_other(served: Served) -> None:
