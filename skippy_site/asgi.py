@@ -6,6 +6,7 @@ Importing this module loads no model; the server calls `lifespan.start()` for th
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skippy_site.settings")
 django.setup()
 
 from django.conf import settings  # noqa: E402
+from django.db import connection  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
 from accounts.last_used import LastUsedBuffer  # noqa: E402
@@ -27,8 +29,15 @@ from accounts.limits.desk import SharedLimitDesk  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import SystemClock  # noqa: E402
+from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
+from inference.ledger.database_calls import in_database  # noqa: E402
+from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
+from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
+from inference.ledger.partitions import partitions_ensure  # noqa: E402
+from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.routing import api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.telemetry.recorder import LogRecorder  # noqa: E402
@@ -46,7 +55,23 @@ async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.close", "code": 4404})
 
 
-def make_runtime(environment: Environment) -> Runtime:
+def make_ledger() -> GenerationLedger:
+    """The records of this process, in the state folder and in Django's database."""
+    ours = ("context", "cursor_factory", "prepare_threshold", "connect_timeout")
+    parameters = {
+        name: value for name, value in connection.get_connection_params().items() if name not in ours
+    }
+    return GenerationLedger(
+        settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=SystemClock()
+    )
+
+
+async def make_partitions() -> None:
+    """Months of the records, where the service was off for longer than they were made ahead."""
+    await in_database(lambda: partitions_ensure(connection=connection))
+
+
+def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
     """The one runtime of this process, with the model that the supervisor found or fetched."""
     clock = SystemClock()
     # Set by the supervisor, which resolves hf: names and the default model to a file.
@@ -75,6 +100,10 @@ def make_runtime(environment: Environment) -> Runtime:
             clock=clock,
         ),
         recorder=LogRecorder(),
+        ledger=ledger,
+        answer_keeping=AnswerKeeping(
+            DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
+        ),
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),
         broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),
@@ -110,8 +139,9 @@ def make_application(
     return TrustedProxies(router, environment.trusted_networks_text)
 
 
-_runtime = make_runtime(settings.ENVIRONMENT)
+_ledger = make_ledger()
+_runtime = make_runtime(settings.ENVIRONMENT, _ledger)
 _last_used = LastUsedBuffer()
 _limit_desk = make_limit_desk(settings.ENVIRONMENT)
 application = make_application(settings.ENVIRONMENT, _runtime, _last_used, _limit_desk)
-lifespan = SiteLifespan(_runtime, _last_used, _limit_desk)
+lifespan = SiteLifespan(_runtime, _ledger, _last_used, _limit_desk, prepare_database=make_partitions)

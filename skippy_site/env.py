@@ -203,6 +203,16 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             description="the one header in which callers with session trust name their session; empty: none",
         ),
     ] = ""
+    text_retention_days: Annotated[
+        int, Meta(ge=1, le=3650, description="time that prompts and answers stay, for keys that keep text")
+    ] = 30
+    stale_auth_s: Annotated[
+        Seconds,
+        Meta(
+            description="while the database is away, keys that were used lately go on working for so long; "
+            "a revocation is then obeyed that much later"
+        ),
+    ] = 0.0
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")

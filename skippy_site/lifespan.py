@@ -1,5 +1,5 @@
-"""What lives as long as the server: the runtime, the buffer of last-used times, the desk of limits,
-and a watch."""
+"""What lives as long as the server: the runtime, the ledger, the buffer of last-used times, the desk of
+limits, and a watch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import Awaitable, Callable
 
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
+from inference.ledger.generation_ledger import GenerationLedger
 from inference.runtime import Runtime, RuntimeState
 
 _log = logging.getLogger(__name__)
@@ -21,18 +23,31 @@ WATCH_EVERY_S = 0.5
 class SiteLifespan:
     """Implements the server adapters' Lifespan: start, begin_drain, stop."""
 
-    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer, limit_desk: SharedLimitDesk) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        ledger: GenerationLedger,
+        last_used: LastUsedBuffer,
+        limit_desk: SharedLimitDesk,
+        *,
+        prepare_database: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
+        self._prepare_database = prepare_database
         self._runtime = runtime
+        self._ledger = ledger
         self._last_used = last_used
         self._limit_desk = limit_desk
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
+        await self._ledger.start()
         await self._runtime.start()
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
             asyncio.create_task(self._limit_desk.run()),
             asyncio.create_task(self._watch()),
+            asyncio.create_task(self._prepare()),
         ]
 
     def begin_drain(self) -> None:
@@ -48,6 +63,14 @@ class SiteLifespan:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        # Last: the ends of requests that the stop itself has ended are records too.
+        await self._ledger.stop()
+
+    async def _prepare(self) -> None:
+        try:
+            await self._prepare_database()
+        except Exception as problem:
+            _log.warning("the database could not be prepared: %s", type(problem).__name__)
 
     async def _watch(self) -> None:
         """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor

@@ -9,6 +9,7 @@
     ├── NotFound                       404     invalid_request_error   not_found
     │   └── ModelNotFound              404     invalid_request_error   model_not_found
     ├── MethodNotAllowed               405     invalid_request_error   method_not_allowed
+    ├── Conflict                       409     invalid_request_error   idempotency_key_in_use
     ├── RequestTimeout                 408     invalid_request_error   request_timeout
     ├── PayloadTooLarge                413     invalid_request_error   payload_too_large
     ├── ServerOverloaded               429     rate_limit_error        server_overloaded
@@ -122,6 +123,14 @@ class MethodNotAllowed(SkippyError):
     status = 405
     type = "invalid_request_error"
     default_code = "method_not_allowed"
+
+
+class Conflict(SkippyError):
+    """Another request of the same name runs, or has been answered: this one is not run again."""
+
+    status = 409
+    type = "invalid_request_error"
+    default_code = "idempotency_key_in_use"
 
 
 class RequestTimeout(SkippyError):

@@ -15,12 +15,15 @@ from accounts.limits.desk import SharedLimitDesk
 from inference.api.authentication import Authenticator
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
+from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.outcomes import RequestSummary
 from inference.domain.time_limits import TimeLimits
 from inference.routing import api_routes
 from inference.runtime import Runtime, RuntimeSettings
 from tests.asgi import Exchange, exchange
 from tests.clocks import FakeClock
+from tests.kept_answers import MemoryKeeping
+from tests.ledgers import MemoryLedger
 from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
 
@@ -35,6 +38,8 @@ class Site:
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     records: list[RequestSummary] = field(default_factory=list)
     events: list[AdmissionEvent] = field(default_factory=list)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    kept: MemoryKeeping = field(default_factory=MemoryKeeping)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -62,6 +67,8 @@ class Site:
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
+            ledger=self.ledger,
+            answer_keeping=AnswerKeeping(self.kept, self.kept),
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,
@@ -106,9 +113,9 @@ class Site:
     async def post(self, path: str, body: bytes, **more: str) -> Exchange:
         return await exchange(self.app, "POST", path, body, headers=self.headers(**more))
 
-    def open(self, path: str, body: bytes) -> Exchange:
+    def open(self, path: str, body: bytes, **more: str) -> Exchange:
         """A request that the test goes on with."""
-        started = Exchange(self.app, "POST", path, headers=self.headers())
+        started = Exchange(self.app, "POST", path, headers=self.headers(**more))
         started.send(body)
         return started
 
