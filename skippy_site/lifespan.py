@@ -40,13 +40,14 @@ class SiteLifespan:
         self._last_used = last_used
         self._limit_desk = limit_desk
         self._tasks: list[asyncio.Task[None]] = []
+        self._limiting: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         await self._ledger.start()
         await self._runtime.start()
+        self._limiting = [asyncio.create_task(self._limit_desk.run())]
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
-            asyncio.create_task(self._limit_desk.run()),
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._prepare()),
         ]
@@ -59,13 +60,11 @@ class SiteLifespan:
 
     async def stop(self) -> None:
         await self._runtime.stop()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        # Last: the ends of requests that the stop itself has ended are records too.
+        await _end(self._tasks)
+        # Last: the ends of requests that the stop itself has ended are records too, and what these had
+        # reserved of limits is given back once they are safe.
         await self._ledger.stop()
+        await _end(self._limiting)
 
     async def _prepare(self) -> None:
         try:
@@ -90,6 +89,14 @@ class SiteLifespan:
             return
         _log.critical("the engine is gone (%s): this process ends", self._runtime.state.value)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 def _settle_memory() -> None:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 3.0
 # As long as it takes to read a month of records.
-RECOUNT_PATIENCE_S = 600.0
+RECOUNT_PATIENCE_S = 120.0
 # A lock is held for milliseconds; what waits longer is a fault.
 LOCK_PATIENCE_MS = 2000
 DEAD_AFTER_S = 10.0
@@ -65,12 +65,21 @@ class PostgresLimitStore:
     asked for last: it may have happened.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], *, process_id: UUID, usage: UsageSource) -> None:
-        """`parameters` are psycopg's."""
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        process_id: UUID,
+        usage: UsageSource,
+        dead_after_s: float = DEAD_AFTER_S,
+    ) -> None:
+        """`parameters` are psycopg's. A process not seen for `dead_after_s` is dead."""
         self._parameters = {"connect_timeout": int(PATIENCE_S), **parameters}
         self._process_id = process_id
         self._usage = usage
+        self._dead_before = f"clock_timestamp() - interval '{dead_after_s} seconds'"
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._time_limit: asyncio.Timeout | None = None
 
     async def run(self, batch: Batch) -> Outcome:
         """Do all of it, or nothing."""
@@ -89,7 +98,7 @@ class PostgresLimitStore:
 
         Whoever adds to a record's budgets waits meanwhile, so that nothing is counted twice or not at
         all."""
-        return await self._guarded(self._recount(), patience_s=RECOUNT_PATIENCE_S)
+        return await self._guarded(self._recount())
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -179,7 +188,7 @@ class PostgresLimitStore:
             "'epoch', 0, 'epoch', 0, 'epoch', 0)"
             for owner in owners
         )
-        await _execute(connection, f"BEGIN; LOCK TABLE {_COUNTERS} IN SHARE ROW EXCLUSIVE MODE")
+        await self._begin_recount(connection)
         cursor = await _execute(
             connection,
             f'INSERT INTO {_COUNTERS} (scope, owner_id, "window", num_open, num_reserved_tokens, day_start, '
@@ -193,17 +202,23 @@ class PostgresLimitStore:
 
     async def _recount(self) -> int:
         connection = await self._connected()
-        await _execute(
-            connection,
-            f"SET statement_timeout = {int(RECOUNT_PATIENCE_S * 1000)}; "
-            f"BEGIN; LOCK TABLE {_COUNTERS} IN SHARE ROW EXCLUSIVE MODE",
-        )
+        await self._begin_recount(connection)
         cursor = await _execute(connection, f"SELECT id FROM {_COUNTERS}")
         ids = [row[0] for row in await cursor.fetchall()]
         if ids:
             await self._usage.recount(connection, ids)
-        await _execute(connection, f"COMMIT; SET statement_timeout = {int(PATIENCE_S * 1000)}")
+        await _execute(connection, "COMMIT")
         return len(ids)
+
+    async def _begin_recount(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Until the transaction ends, records wait that would add to budgets. It may take its time."""
+        assert self._time_limit is not None
+        self._time_limit.reschedule(asyncio.get_running_loop().time() + RECOUNT_PATIENCE_S)
+        await _execute(
+            connection,
+            f"BEGIN; SET LOCAL statement_timeout = {int(RECOUNT_PATIENCE_S * 1000)}; "
+            f"LOCK TABLE {_COUNTERS} IN SHARE ROW EXCLUSIVE MODE",
+        )
 
     # -- the life of processes ------------------------------------------------------------------------
 
@@ -218,12 +233,12 @@ class PostgresLimitStore:
         cursor = await _execute(
             connection,
             f"SELECT {_RESERVATION_COLUMNS} FROM {_RESERVATIONS} AS r WHERE NOT EXISTS (SELECT FROM "
-            f"{_PROCESSES} AS p WHERE p.id = r.process_id AND p.seen_at > {_dead_before()})",
+            f"{_PROCESSES} AS p WHERE p.id = r.process_id AND p.seen_at > {self._dead_before})",
         )
         dead = [_taken(row) for row in await cursor.fetchall()]
         if dead:
             await self._run(Batch(given_back=tuple(GiveBack(one.id, one.owners, None) for one in dead)))
-        await _execute(connection, f"DELETE FROM {_PROCESSES} WHERE seen_at < {_dead_before()}")
+        await _execute(connection, f"DELETE FROM {_PROCESSES} WHERE seen_at < {self._dead_before}")
         return len(dead)
 
     async def _leave(self) -> None:
@@ -239,9 +254,9 @@ class PostgresLimitStore:
 
     # -- the connection -------------------------------------------------------------------------------
 
-    async def _guarded(self, work: Awaitable[T], *, patience_s: float = 2 * PATIENCE_S) -> T:
+    async def _guarded(self, work: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(2 * PATIENCE_S) as self._time_limit:
                 return await work
         except (psycopg.Error, OSError, TimeoutError) as error:
             await self.close()
@@ -305,7 +320,3 @@ def _taken(row: Sequence[Any]) -> Taken:
 
 def _uuids(ids: Iterable[UUID]) -> str:
     return ", ".join(f"'{one}'" for one in ids) or "NULL"
-
-
-def _dead_before() -> str:
-    return f"clock_timestamp() - interval '{DEAD_AFTER_S} seconds'"

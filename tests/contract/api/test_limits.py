@@ -104,6 +104,40 @@ def test_of_twenty_at_once_at_most_one_goes_over_the_line(live: LiveService, is_
     assert sum(used for _, used in results) <= 280
 
 
+def test_a_budget_is_what_the_records_say_and_holds_for_twenty_at_once(live: LiveService) -> None:
+    made = json.loads(
+        live.manage("api_key_create", "--user", "ada", "--name", "b", "--json", "--max-tokens-per-day", "400")
+    )
+
+    def ask(number: int) -> int:
+        body = {
+            "model": live.model,
+            "messages": [{"role": "user", "content": "count to 40"}],
+            "max_tokens": 30,
+            "stream": number % 2 == 0,
+            "stream_options": {"include_usage": True} if number % 2 == 0 else None,
+        }
+        headers = {"Authorization": f"Bearer {made['key']}"}
+        answer = httpx.post(f"{live.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        if answer.status_code != 200:
+            assert answer.json()["error"]["code"] == "insufficient_quota"
+            return 0
+        if number % 2:
+            return int(answer.json()["usage"]["total_tokens"])
+        data = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        return int(data[-1]["usage"]["total_tokens"])
+
+    with ThreadPoolExecutor(20) as threads:
+        used = sum(threads.map(ask, range(20)))
+    used += sum(map(ask, range(20)))
+    assert 300 < used <= 400, "none is over the line, and little of it is left"
+    shown = json.loads(live.manage("limits", "--key", str(made["id"]), "--json"))["used"]
+    assert [value for name, value in shown.items() if "_of_the_" in name] == [used] * 3
+    assert shown["parallel_requests"] == 0
+    live.manage("limits_recount")
+    assert json.loads(live.manage("limits", "--key", str(made["id"]), "--json"))["used"] == shown
+
+
 def test_a_model_or_a_network_that_is_not_the_key_s(live: LiveService) -> None:
     client = live.client(api_key=key_with(live, "--allowed-models", "another"))
     assert client.models.list().data == []
