@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import django
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -23,6 +24,8 @@ from django.db import connection  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
 from accounts.last_used import LastUsedBuffer  # noqa: E402
+from accounts.limits.ceiling import Ceiling  # noqa: E402
+from accounts.limits.desk import SharedLimitDesk  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import SystemClock  # noqa: E402
@@ -41,6 +44,7 @@ from inference.telemetry.recorder import LogRecorder  # noqa: E402
 from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
+from skippy_site.limit_store import make_limit_store  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
 
@@ -106,11 +110,25 @@ def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
     )
 
 
-def make_application(environment: Environment, runtime: Runtime, last_used: LastUsedBuffer) -> Any:
+def make_limit_desk(environment: Environment) -> SharedLimitDesk:
+    """Counts with all other processes on this database, under a name of its own."""
+    ceiling = Ceiling(
+        max_requests_per_minute=environment.max_requests_per_minute,
+        max_tokens_per_minute=environment.max_tokens_per_minute,
+    )
+    return SharedLimitDesk(make_limit_store(uuid4()), ceiling=ceiling, clock=SystemClock())
+
+
+def make_application(
+    environment: Environment, runtime: Runtime, last_used: LastUsedBuffer, limit_desk: SharedLimitDesk
+) -> Any:
     """API routes first; what they do not know is Django's."""
     authenticator = Authenticator(lambda key: api_key_lookup(plaintext=key), last_used.note)
     routes = api_routes(
-        runtime=runtime, authenticator=authenticator, max_body_bytes=environment.max_body_bytes
+        runtime=runtime,
+        authenticator=authenticator,
+        limit_desk=limit_desk,
+        max_body_bytes=environment.max_body_bytes,
     )
     router = ProtocolTypeRouter(
         {
@@ -124,5 +142,6 @@ def make_application(environment: Environment, runtime: Runtime, last_used: Last
 _ledger = make_ledger()
 _runtime = make_runtime(settings.ENVIRONMENT, _ledger)
 _last_used = LastUsedBuffer()
-application = make_application(settings.ENVIRONMENT, _runtime, _last_used)
-lifespan = SiteLifespan(_runtime, _ledger, _last_used, prepare_database=make_partitions)
+_limit_desk = make_limit_desk(settings.ENVIRONMENT)
+application = make_application(settings.ENVIRONMENT, _runtime, _last_used, _limit_desk)
+lifespan = SiteLifespan(_runtime, _ledger, _last_used, _limit_desk, prepare_database=make_partitions)

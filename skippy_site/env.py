@@ -46,6 +46,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     model_id: Annotated[
         str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
     ] = ""
+    max_requests_per_minute: Annotated[
+        Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
+    ] = 1_000_000
+    max_tokens_per_minute: Annotated[
+        Positive, Meta(description="tokens that each key may use in a minute, whatever its own limits are")
+    ] = 1_000_000
     lanes: Annotated[int, Meta(ge=1, le=250, description="sequences that generate at once")] = 16
     context: Annotated[
         int, Meta(ge=256, le=16_777_216, description="KV cells shared by all lanes (tokens)")

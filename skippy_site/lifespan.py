@@ -1,4 +1,5 @@
-"""What lives as long as the server: the runtime, the ledger, the buffer of last-used times, and a watch."""
+"""What lives as long as the server: the runtime, the ledger, the buffer of last-used times, the desk of
+limits, and a watch."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable
 
 from accounts.last_used import LastUsedBuffer
+from accounts.limits.desk import SharedLimitDesk
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.runtime import Runtime, RuntimeState
 
@@ -26,6 +28,7 @@ class SiteLifespan:
         runtime: Runtime,
         ledger: GenerationLedger,
         last_used: LastUsedBuffer,
+        limit_desk: SharedLimitDesk,
         *,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
@@ -34,6 +37,7 @@ class SiteLifespan:
         self._runtime = runtime
         self._ledger = ledger
         self._last_used = last_used
+        self._limit_desk = limit_desk
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -41,6 +45,7 @@ class SiteLifespan:
         await self._runtime.start()
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
+            asyncio.create_task(self._limit_desk.run()),
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._prepare()),
         ]

@@ -167,7 +167,7 @@ class GeneratingConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         lifecycle = self._lifecycle
-        assert principal is not None and lifecycle is not None
+        assert principal is not None and lifecycle is not None and self.limit_gate is not None
         asked = await self.read(request)
         lifecycle.note_request(
             model=asked.model,
@@ -183,7 +183,13 @@ class GeneratingConsumer(ApiConsumer):
             return
         try:
             async with asyncio.timeout(limit_s) as time_limit:
-                await self._generate(asked, self._caller(principal, lifecycle), lifecycle, keeper)
+                caller = self._caller(principal, lifecycle)
+                lifecycle.when_ended(self.limit_gate.close)
+                self._runtime.check_ready()
+                # What the key may not use does not exist for it.
+                self._runtime.catalog.model(asked.model, may_use=principal.limits.allows_model)
+                await self.limit_gate.check_spent()
+                await self._generate(asked, caller, lifecycle, keeper)
         except TimeoutError:
             if not time_limit.expired():
                 raise
@@ -239,13 +245,15 @@ class GeneratingConsumer(ApiConsumer):
         is_ignored = not principal.has_session_trust and has_header(headers, header)
         lifecycle.note_session(session, is_ignored=is_ignored)
         return Caller(
-            user_id=principal.user_id, priority=PriorityClass(principal.priority.value), session=session
+            user_id=principal.user_id,
+            priority=PriorityClass(principal.priority.value),
+            session=session,
+            limit_gate=self.limit_gate,
         )
 
     async def _generate(
         self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle, keeper: AnswerKeeper
     ) -> None:
-        self._runtime.check_ready()
         question = self.question(asked)
         if asked.is_stream:
             self._keep_alive(question)

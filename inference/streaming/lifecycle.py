@@ -8,7 +8,7 @@ record goes to the ledger, which keeps it for good, and to the recorder, for tho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -16,7 +16,7 @@ from uuid import UUID
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
-from inference.domain.events import FinishReason
+from inference.domain.events import FinishReason, Usage
 from inference.domain.ledger import Ledger
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
 from inference.domain.priority import PriorityClass
@@ -68,6 +68,7 @@ class RequestLifecycle:
         self._session: int | None = None
         self._was_session_ignored = False
         self._recorded: asyncio.Future[None] | None = None
+        self._when_ended: Callable[[Usage | None], None] | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -109,6 +110,10 @@ class RequestLifecycle:
         self._max_tokens = max_tokens
         self.meter.num_prompt_tokens = num_prompt_tokens
         self._ledger.note(self)
+
+    def when_ended(self, call: Callable[[Usage | None], None]) -> None:
+        """`call` is told once what was used, None where the request never had a lane."""
+        self._when_ended = call
 
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
@@ -177,6 +182,8 @@ class RequestLifecycle:
         )
         self._recorded = self._ledger.record(summary)
         self._recorder.record(summary)
+        if self._when_ended is not None:
+            self._when_ended(summary.usage)
 
     def _summary(
         self,

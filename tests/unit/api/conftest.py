@@ -10,6 +10,8 @@ from channels.routing import URLRouter
 
 from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
 from accounts.keys import mint
+from accounts.limits.ceiling import Ceiling
+from accounts.limits.desk import SharedLimitDesk
 from inference.api.authentication import Authenticator
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
@@ -19,8 +21,10 @@ from inference.domain.time_limits import TimeLimits
 from inference.routing import api_routes
 from inference.runtime import Runtime, RuntimeSettings
 from tests.asgi import Exchange, exchange
+from tests.clocks import FakeClock
 from tests.kept_answers import MemoryKeeping
 from tests.ledgers import MemoryLedger
+from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
 
 KEY = mint().plaintext
@@ -48,6 +52,7 @@ class Site:
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     load_failure: Exception | None = None
     watchdog_s: float = 0.0
+    limit_clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
         self.runtime = Runtime(
@@ -68,8 +73,15 @@ class Site:
             database_probe=self._database,
             broker_probe=self._broker,
         )
+        self.limit_store = MemoryLimitStore(SharedCounters(), clock=self.limit_clock)
+        self.limit_desk = SharedLimitDesk(
+            self.limit_store,
+            ceiling=Ceiling(max_requests_per_minute=1_000_000, max_tokens_per_minute=1_000_000),
+            clock=self.limit_clock,
+        )
         routes = api_routes(
             runtime=self.runtime,
+            limit_desk=self.limit_desk,
             authenticator=Authenticator(self._look_up, self.used_keys.append),
             max_body_bytes=self.max_body_bytes,
         )

@@ -54,5 +54,5 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
 ) -> None:
     site = Site(watchdog_s=watchdog_s)
     ledger = GenerationLedger(tmp_path, make_store=MemoryStore, clock=SystemClock())
-    lifespan = SiteLifespan(site.runtime, ledger, LastUsedBuffer(), prepare_database=away)
+    lifespan = SiteLifespan(site.runtime, ledger, LastUsedBuffer(), site.limit_desk, prepare_database=away)
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
