@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -70,20 +69,3 @@ class Ledger(Protocol):
         ...
 
     def statistics(self) -> LedgerStatistics: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveredRequest:
-    """A request of a process that is gone, whose record was made from its journal."""
-
-    record_id: UUID
-    user_id: int
-    key_id: int
-    team_id: int | None
-    outcome: str
-    num_input_tokens: int
-    num_output_tokens: int
-
-
-Settle = Callable[[Sequence[RecoveredRequest]], Awaitable[None]]
-"""Called once their records are in the database; may be called again for the same ones, and must not mind."""
