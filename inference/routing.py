@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.urls import re_path
@@ -10,16 +11,37 @@ from inference.api.authentication import Authenticator
 from inference.api.chat_completions import ChatCompletionsConsumer
 from inference.api.completions import CompletionsConsumer
 from inference.api.health import LivenessConsumer, ReadinessConsumer
+from inference.api.metrics import MetricsAccess, MetricsConsumer
 from inference.api.models import ModelConsumer, ModelListConsumer
 from inference.api.not_found import NotFoundConsumer
 from inference.runtime import Runtime
+from inference.telemetry.pipeline import TelemetryPipeline
+from inference.telemetry.prometheus import RequestMetrics
 
 
-def api_routes(*, runtime: Runtime, authenticator: Authenticator, max_body_bytes: int) -> list[Any]:
-    """Routes for a Channels URLRouter: /v1/…, /healthz and /readyz, and a 404 for the rest of /v1."""
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What counts and tells what happens in this process, and who may read the counts."""
+
+    metrics: RequestMetrics
+    telemetry: TelemetryPipeline
+    access: MetricsAccess
+
+
+def api_routes(
+    *, runtime: Runtime, authenticator: Authenticator, watching: Watching, max_body_bytes: int
+) -> list[Any]:
+    """Routes for a Channels URLRouter: /v1/…, /healthz, /readyz, /metrics, and a 404 for the rest of /v1."""
     shared: dict[str, Any] = {"authenticator": authenticator, "max_body_bytes": max_body_bytes}
     with_runtime = {**shared, "runtime": runtime}
+    for_metrics = {
+        **with_runtime,
+        "metrics": watching.metrics,
+        "telemetry": watching.telemetry,
+        "access": watching.access,
+    }
     return [
+        re_path(r"^metrics/?$", MetricsConsumer.as_asgi(**for_metrics)),
         re_path(r"^healthz/?$", LivenessConsumer.as_asgi(**shared)),
         re_path(r"^readyz/?$", ReadinessConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/models/?$", ModelListConsumer.as_asgi(**with_runtime)),

@@ -1,4 +1,4 @@
-"""What lives as long as the server: the runtime, the buffer of last-used times, and a watch."""
+"""What lives as long as the server: the runtime, the buffer of last-used times, telemetry, and a watch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 
 from accounts.last_used import LastUsedBuffer
 from inference.runtime import Runtime, RuntimeState
+from inference.telemetry.pipeline import TelemetryPipeline
 
 _log = logging.getLogger(__name__)
 
@@ -19,12 +20,14 @@ WATCH_EVERY_S = 0.5
 class SiteLifespan:
     """Implements the server adapters' Lifespan: start, begin_drain, stop."""
 
-    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer) -> None:
+    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer, telemetry: TelemetryPipeline) -> None:
         self._runtime = runtime
         self._last_used = last_used
+        self._telemetry = telemetry
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
+        self._telemetry.start()
         await self._runtime.start()
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
@@ -44,6 +47,8 @@ class SiteLifespan:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        # Waits for sinks: not on the event loop.
+        await asyncio.to_thread(self._telemetry.stop)
 
     async def _watch(self) -> None:
         """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor

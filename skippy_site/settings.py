@@ -126,4 +126,4 @@ SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = False
 
 LOGGING_CONFIG = "logging.config.dictConfig"
-LOGGING = logging_configuration(ENVIRONMENT.log_level)
+LOGGING = logging_configuration(ENVIRONMENT.log_level, log_format=ENVIRONMENT.log_format)

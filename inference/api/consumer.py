@@ -18,6 +18,7 @@ from accounts.contracts import Principal
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
 from inference.domain.errors import InternalError, MethodNotAllowed, PayloadTooLarge, SkippyError
+from inference.domain.request_context import current_request_id
 from inference.openai.request_ids import HEADER, request_id
 
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
+        current_request_id.set(self.respond.request_id)
         listening = asyncio.ensure_future(super().__call__(scope, receive, send))
         self._listening = listening
         try:

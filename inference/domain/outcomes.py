@@ -8,6 +8,7 @@ from typing import Protocol
 
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.events import FinishReason, Usage
+from inference.domain.phases import PhaseEvent
 from inference.domain.rejection_reason import RejectionReason
 
 
@@ -61,4 +62,4 @@ class Recorder(Protocol):
 
     def record(self, summary: RequestSummary) -> None: ...
 
-    def record_event(self, event: AdmissionEvent) -> None: ...
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None: ...

@@ -13,6 +13,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+from inference.domain.phases import PhaseEvent
 from inference.domain.rejection_reason import RejectionReason
 
 
@@ -65,6 +66,10 @@ class RequestLifecycle:
     def note_usage(self, usage: Usage, *, first_token_ts: float | None) -> None:
         self._usage = usage
         self._first_token_ts = first_token_ts
+
+    def note_phase(self, event: PhaseEvent) -> None:
+        """A part of the way is done. Any thread."""
+        self._recorder.record_event(event)
 
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
