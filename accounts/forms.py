@@ -10,6 +10,7 @@ from django import forms
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from accounts.models.limit_columns import LIMIT_COLUMNS
 
 
 def _new_submission_id() -> str:
@@ -17,11 +18,11 @@ def _new_submission_id() -> str:
 
 
 class ApiKeyChangeForm(forms.ModelForm):
-    """Name, end and policy of a key that is there."""
+    """Name, end, policy and limits of a key that is there."""
 
     class Meta:
         model = ApiKey
-        fields: ClassVar = ["name", "expires_at", "priority", "has_session_trust"]
+        fields: ClassVar = ["name", "expires_at", "priority", "has_session_trust", *LIMIT_COLUMNS]
 
     def clean_expires_at(self) -> datetime | None:
         if "expires_at" not in self.changed_data:
@@ -39,7 +40,7 @@ class ApiKeyAddForm(ApiKeyChangeForm):
     submission_id = forms.CharField(widget=forms.HiddenInput, max_length=64, initial=_new_submission_id)
 
     class Meta(ApiKeyChangeForm.Meta):
-        fields: ClassVar = ["user", "name", "expires_at", "priority", "has_session_trust"]
+        fields: ClassVar = ["user", "name", "expires_at", "priority", "has_session_trust", *LIMIT_COLUMNS]
 
     def clean_user(self) -> Any:
         user = self.cleaned_data["user"]

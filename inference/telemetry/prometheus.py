@@ -99,7 +99,7 @@ class RequestMetrics:
             "vllm:e2e_request_latency_seconds", "From arrival to the end.", _REQUEST_S
         )
         self._queue = self._histogram(
-            "vllm:request_queue_time_seconds", "From arrival to a lane.", _REQUEST_S
+            "vllm:request_queue_time_seconds", "From the submission to a lane.", _REQUEST_S
         )
         self._prefill = self._histogram(
             "vllm:request_prefill_time_seconds", "From a lane to the first token.", _REQUEST_S
@@ -126,7 +126,7 @@ class RequestMetrics:
             self._record_times(summary, model, summary.started_s)
 
     def _record_times(self, summary: RequestSummary, model: str, started_s: float) -> None:
-        self._queue.labels(model).observe(started_s)
+        self._queue.labels(model).observe(started_s if summary.queue_s is None else summary.queue_s)
         self._total.labels(model).observe(summary.total_s)
         if summary.usage is not None:
             self._prompt_sizes.labels(model).observe(summary.usage.prompt_tokens)
@@ -137,8 +137,8 @@ class RequestMetrics:
         self._first_token.labels(model).observe(summary.first_token_s)
         self._prefill.labels(model).observe(max(0.0, summary.first_token_s - started_s))
         self._decode.labels(model).observe(decode_s)
-        if summary.usage is not None and summary.usage.completion_tokens > 1:
-            self._per_token.labels(model).observe(decode_s / (summary.usage.completion_tokens - 1))
+        if summary.time_per_token_s is not None:
+            self._per_token.labels(model).observe(summary.time_per_token_s)
 
     def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
         match event:
