@@ -224,6 +224,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     telemetry_retention_days: Annotated[
         int, Meta(ge=1, le=3650, description="how long events of telemetry are kept in the database")
     ] = 14
+    record_retention_days: Annotated[
+        int,
+        Meta(ge=0, le=36_500, description="how long records are kept, by whole months; 0: for ever"),
+    ] = 0
     usage_retention_days: Annotated[
         int, Meta(ge=0, le=36_500, description="how long hourly usage is kept; 0: for ever")
     ] = 0

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from accounts.contracts import Principal
 from inference.api.metrics import MetricsAccess
 from inference.domain.clock import Clock
+from inference.domain.telemetry_level import TelemetryLevel
 from inference.routing import Watching
-from inference.telemetry.level import TelemetryLevel
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
 from inference.telemetry.recorder import LogRecorder, Recorders
 from inference.telemetry.sink import SinkWorker
 from inference.telemetry.stderr import StderrSink, is_switched_on
+from inference.usage.event_store import DatabaseSink
 from skippy_site.env import Environment
 
 
@@ -39,13 +40,15 @@ def make_recorder(watching: Watching) -> Recorders:
 
 
 def make_telemetry(environment: Environment, *, clock: Clock) -> TelemetryPipeline:
-    """Each sink with its level. Debug goes to collectors, and to standard error where that is asked for
-    and telemetry is otherwise off."""
+    """Each sink with its level. Debug goes to collectors and to standard error, never to the
+    database."""
     level = TelemetryLevel.named(environment.telemetry)
     workers: list[SinkWorker] = []
     if is_switched_on(environment.telemetry_stderr):
         shown = TelemetryLevel.DEBUG if level is TelemetryLevel.OFF else level
         workers.append(SinkWorker(StderrSink(), level=shown))
+    if level is not TelemetryLevel.OFF:
+        workers.append(SinkWorker(DatabaseSink(), level=TelemetryLevel.SUMMARY))
     if environment.otlp_endpoint and level is not TelemetryLevel.OFF:
         from inference.telemetry.otlp import OtlpSink
 

@@ -20,8 +20,8 @@ from inference.domain.admission_events import (
 )
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import ChatTemplateRendered, PhaseEvent, PromptPrepared, ResponseBuilt, Tokenized
-from inference.telemetry.event import Attribute
-from inference.telemetry.level import TelemetryLevel
+from inference.domain.telemetry_event import Attribute
+from inference.domain.telemetry_level import TelemetryLevel
 
 DEPTH = "llama_stage.generation_queue_depth"
 CAPACITY = "llama_stage.generation_queue_capacity"

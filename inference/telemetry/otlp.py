@@ -19,7 +19,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.util.types import AttributeValue
 
-from inference.telemetry.event import Attribute, TelemetryEvent
+from inference.domain.telemetry_event import Attribute, TelemetryEvent
 from inference.telemetry.event_names import FINISH_REASONS, REQUEST_SUMMARY
 
 SCOPE = InstrumentationScope("skippy-server")

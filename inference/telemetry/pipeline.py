@@ -10,9 +10,9 @@ from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import Clock
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
-from inference.telemetry.event import NS_PER_S, Attribute, TelemetryEvent
+from inference.domain.telemetry_event import NS_PER_S, Attribute, TelemetryEvent
+from inference.domain.telemetry_level import TelemetryLevel
 from inference.telemetry.event_names import PublishedEvent, published_events
-from inference.telemetry.level import TelemetryLevel
 from inference.telemetry.sink import SinkStatistics, SinkWorker
 
 STOP_LIMIT_S = 2.0

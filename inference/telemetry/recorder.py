@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from inference.domain.admission_events import AdmissionEvent, Admitted
 from inference.domain.outcomes import Recorder, RequestSummary
 from inference.domain.phases import PhaseEvent
+from inference.domain.telemetry_level import TelemetryLevel
 from inference.telemetry.event_names import event_attributes, event_name, level_of
-from inference.telemetry.level import TelemetryLevel
 
 _log = logging.getLogger("inference.requests")
 _events_log = logging.getLogger("inference.events")

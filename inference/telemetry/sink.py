@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference.telemetry.event import TelemetryEvent
-from inference.telemetry.level import TelemetryLevel
+from inference.domain.telemetry_event import TelemetryEvent
+from inference.domain.telemetry_level import TelemetryLevel
 
 _log = logging.getLogger(__name__)
 

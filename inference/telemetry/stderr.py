@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from inference.telemetry.event import TelemetryEvent
+from inference.domain.telemetry_event import TelemetryEvent
 
 
 class StderrSink:

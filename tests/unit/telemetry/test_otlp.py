@@ -4,8 +4,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from inference.domain.outcomes import Outcome
 from inference.domain.phases import ChatTemplateRendered
+from inference.domain.telemetry_level import TelemetryLevel
 from inference.telemetry.event_names import published_events
-from inference.telemetry.level import TelemetryLevel
 from inference.telemetry.otlp import ExportFailed, OtlpSink
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.sink import SinkWorker

@@ -6,7 +6,7 @@ import pytest
 
 from inference.domain.admission_events import Admitted, FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.phases import ChatTemplateRendered, ResponseBuilt
-from inference.telemetry.level import TelemetryLevel
+from inference.domain.telemetry_level import TelemetryLevel
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.sink import SinkWorker
 from inference.telemetry.stderr import StderrSink, is_switched_on

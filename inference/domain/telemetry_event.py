@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from inference.telemetry.level import TelemetryLevel
+from inference.domain.telemetry_level import TelemetryLevel
 
 Attribute = str | int | float | bool
 NS_PER_S = 1_000_000_000
