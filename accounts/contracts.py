@@ -166,6 +166,7 @@ class Principal:
     has_session_trust: bool = False
     priority: KeyPriority = KeyPriority.NORMAL
     team_id: int | None = None
+    team_name: str = ""
     limits: KeyLimits = NO_KEY_LIMITS
 
 

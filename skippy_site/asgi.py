@@ -18,6 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skippy_site.settings")
 django.setup()
 
 from django.conf import settings  # noqa: E402
+from django.db import connection  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
 from accounts.last_used import LastUsedBuffer  # noqa: E402
@@ -26,6 +27,8 @@ from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
+from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from skippy_site.engine_settings import engine_config  # noqa: E402
@@ -42,7 +45,20 @@ async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.close", "code": 4404})
 
 
-def make_runtime(environment: Environment, watching: Watching, clock: Clock) -> Runtime:
+def make_ledger(clock: Clock) -> GenerationLedger:
+    """The records of this process, in the state folder and in Django's database."""
+    ours = ("context", "cursor_factory", "prepare_threshold", "connect_timeout")
+    parameters = {
+        name: value for name, value in connection.get_connection_params().items() if name not in ours
+    }
+    return GenerationLedger(
+        settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=clock
+    )
+
+
+def make_runtime(
+    environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
+) -> Runtime:
     """The one runtime of this process, with the model that the supervisor found or fetched."""
     # Set by the supervisor, which resolves hf: names and the default model to a file.
     model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
@@ -70,6 +86,7 @@ def make_runtime(environment: Environment, watching: Watching, clock: Clock) -> 
             clock=clock,
         ),
         recorder=make_recorder(watching),
+        ledger=ledger,
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),
         broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),
@@ -107,7 +124,8 @@ def served_models() -> list[str]:
 
 _clock = SystemClock()
 _watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=served_models)
-_runtime = make_runtime(settings.ENVIRONMENT, _watching, _clock)
+_ledger = make_ledger(_clock)
+_runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
 _last_used = LastUsedBuffer()
 application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used)
-lifespan = SiteLifespan(_runtime, _last_used, _watching.telemetry)
+lifespan = SiteLifespan(_runtime, _ledger, _last_used, _watching.telemetry)

@@ -125,6 +125,7 @@ class ApiKey(LimitColumns):
                     of_key.priority, of_user.priority, None if team is None else team.known_priority()
                 ),
                 team_id=None if team is None else team.pk,
+                team_name="" if team is None else team.name,
                 limits=KeyLimits(
                     of_key=self.limits(),
                     of_user=NO_LIMITS if row is None else row.limits(),

@@ -102,7 +102,7 @@ class GeneratingConsumer(ApiConsumer):
     def authenticated(self) -> None:
         principal = self.principal
         assert principal is not None
-        self._lifecycle = self._runtime.lifecycle(
+        lifecycle = self._runtime.lifecycle(
             RequestIdentity(
                 request_id=self.respond.request_id,
                 endpoint=self.endpoint,
@@ -110,9 +110,13 @@ class GeneratingConsumer(ApiConsumer):
                 username=principal.username,
                 key_id=principal.key_id,
                 key_name=principal.key_name,
+                team_id=principal.team_id,
+                team_name=principal.team_name,
                 priority=PriorityClass(principal.priority.value),
             )
         )
+        lifecycle.open()
+        self._lifecycle = lifecycle
 
     def client_left(self) -> None:
         self._channel.drop()
@@ -125,6 +129,9 @@ class GeneratingConsumer(ApiConsumer):
                 except asyncio.CancelledError:
                     if self._channel.loss is None and self.respond.is_begun:
                         # The server stops, and its client still listens.
+                        if self._lifecycle is not None:
+                            self._lifecycle.cancel()
+                            await self._lifecycle.recorded()
                         await self.respond.error(ServiceUnavailable("The service is stopping."))
                     raise
         except ReceiverLost:
@@ -133,6 +140,8 @@ class GeneratingConsumer(ApiConsumer):
     async def refuse(self, error: SkippyError) -> None:
         if self._lifecycle is not None:
             self._lifecycle.fail(error)
+            if self.respond.is_begun:
+                await self._lifecycle.recorded()
         await super().refuse(error)
 
     def _conclude(self) -> None:
@@ -226,7 +235,10 @@ class GeneratingConsumer(ApiConsumer):
             last += frame(rendering.usage_chunk(result.usage, result.timings))
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         self._complete(stream, lifecycle)
-        await self.respond.end_stream(last)
+        # What the client needs is there at once; only the last word says that it is also recorded.
+        await self.respond.frame(last)
+        await lifecycle.recorded()
+        await self.respond.end_stream()
 
     async def _whole(self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
         parts = [part async for part in stream.text()]
@@ -237,6 +249,7 @@ class GeneratingConsumer(ApiConsumer):
         body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
         self._complete(stream, lifecycle)
+        await lifecycle.recorded()
         await self.respond.json(body, headers=question.headers)
 
     def _note_built(

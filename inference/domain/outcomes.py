@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -114,30 +114,3 @@ class Recorder(Protocol):
     def record(self, summary: RequestSummary) -> None: ...
 
     def record_event(self, event: AdmissionEvent | PhaseEvent) -> None: ...
-
-
-class Ledger(Protocol):
-    """Where nothing is lost: one record for each request, also where this process is killed. Event loop
-    only; no method raises but as it says, and none waits for a disk or a database but `record`'s result."""
-
-    def check_writable(self) -> None:
-        """Raises ServiceUnavailable where a newcomer could not be accounted for (disk full)."""
-        ...
-
-    def open(self, live: LiveRequest) -> None:
-        """A request that passed authentication. From now on its progress is noted once a second, and
-        should this process die, it becomes a record INTERRUPTED."""
-        ...
-
-    def record(self, summary: RequestSummary) -> Awaitable[None]:
-        """The request's end. What is returned is done when the record will survive whatever happens;
-        nobody needs to wait for it, and who waits may stop at any time."""
-        ...
-
-
-class LiveRequest(Protocol):
-    """A request that has not ended, as the ledger sees it."""
-
-    def summary_now(self) -> RequestSummary:
-        """The record that it would have if it were interrupted now."""
-        ...

@@ -23,6 +23,7 @@ from inference.runtime import Runtime, RuntimeSettings
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
+from tests.ledgers import MemoryLedger
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
 
 KEY = mint().plaintext
@@ -37,6 +38,7 @@ class Site:
     records: list[RequestSummary] = field(default_factory=list)
     events: list[AdmissionEvent] = field(default_factory=list)
     phases: list[PhaseEvent] = field(default_factory=list)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -67,6 +69,7 @@ class Site:
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
+            ledger=self.ledger,
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,
