@@ -14,6 +14,7 @@ from inference.api.health import LivenessConsumer, ReadinessConsumer
 from inference.api.metrics import MetricsAccess, MetricsConsumer
 from inference.api.models import ModelConsumer, ModelListConsumer
 from inference.api.not_found import NotFoundConsumer
+from inference.api.usage import UsageConsumer, UsageDesk
 from inference.runtime import Runtime
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
@@ -29,7 +30,12 @@ class Watching:
 
 
 def api_routes(
-    *, runtime: Runtime, authenticator: Authenticator, watching: Watching, max_body_bytes: int
+    *,
+    runtime: Runtime,
+    authenticator: Authenticator,
+    watching: Watching,
+    usage: UsageDesk,
+    max_body_bytes: int,
 ) -> list[Any]:
     """Routes for a Channels URLRouter: /v1/…, /healthz, /readyz, /metrics, and a 404 for the rest of /v1."""
     shared: dict[str, Any] = {"authenticator": authenticator, "max_body_bytes": max_body_bytes}
@@ -40,10 +46,12 @@ def api_routes(
         "telemetry": watching.telemetry,
         "access": watching.access,
     }
+    for_usage = {**shared, "desk": usage, "stall_limit_s": runtime.settings.time_limits.send_s}
     return [
         re_path(r"^metrics/?$", MetricsConsumer.as_asgi(**for_metrics)),
         re_path(r"^healthz/?$", LivenessConsumer.as_asgi(**shared)),
         re_path(r"^readyz/?$", ReadinessConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/usage/?$", UsageConsumer.as_asgi(**for_usage)),
         re_path(r"^v1/models/?$", ModelListConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/models/(?P<model_id>.+?)/?$", ModelConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/chat/completions/?$", ChatCompletionsConsumer.as_asgi(**with_runtime)),

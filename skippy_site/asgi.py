@@ -31,6 +31,7 @@ from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
+from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
@@ -106,6 +107,7 @@ def make_application(
         runtime=runtime,
         authenticator=authenticator,
         watching=watching,
+        usage=DatabaseUsageDesk(),
         max_body_bytes=environment.max_body_bytes,
     )
     router = ProtocolTypeRouter(

@@ -25,6 +25,7 @@ from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
 from tests.ledgers import MemoryLedger
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
+from tests.scripted_usage import ScriptedUsageDesk
 
 KEY = mint().plaintext
 PRINCIPAL = Principal(user_id=1, username="ada", key_id=7, key_name="test")
@@ -49,6 +50,7 @@ class Site:
     has_shared_prefixes: bool = False
     session_header: str = ""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
+    usage: ScriptedUsageDesk = field(default_factory=ScriptedUsageDesk)
     metrics_readers: list[Principal] = field(default_factory=list)
     load_failure: Exception | None = None
     watchdog_s: float = 0.0
@@ -84,6 +86,7 @@ class Site:
                 TelemetryPipeline((), clock=SystemClock()),
                 MetricsAccess((ipaddress.ip_network("127.0.0.0/8"),), self.metrics_readers.__contains__),
             ),
+            usage=self.usage,
             max_body_bytes=self.max_body_bytes,
         )
         self.app = URLRouter(routes)
