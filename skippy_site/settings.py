@@ -97,6 +97,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": timedelta(minutes=1),
         "options": {"expires": 60},
     },
+    "alerts-check": {
+        "task": "inference.alerts.tasks.check",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
     "usage-expire": {
         "task": "inference.usage.tasks.expire",
         "schedule": timedelta(hours=1),
@@ -130,6 +135,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
+
+if ENVIRONMENT.email_url:
+    vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
+EMAIL_TIMEOUT = 10
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
