@@ -22,7 +22,14 @@ class ApiKeyChangeForm(forms.ModelForm):
 
     class Meta:
         model = ApiKey
-        fields: ClassVar = ["name", "expires_at", "priority", "has_session_trust", *LIMIT_COLUMNS]
+        fields: ClassVar = [
+            "name",
+            "expires_at",
+            "priority",
+            "has_session_trust",
+            "keeps_text",
+            *LIMIT_COLUMNS,
+        ]
 
     def clean_expires_at(self) -> datetime | None:
         if "expires_at" not in self.changed_data:
@@ -40,7 +47,15 @@ class ApiKeyAddForm(ApiKeyChangeForm):
     submission_id = forms.CharField(widget=forms.HiddenInput, max_length=64, initial=_new_submission_id)
 
     class Meta(ApiKeyChangeForm.Meta):
-        fields: ClassVar = ["user", "name", "expires_at", "priority", "has_session_trust", *LIMIT_COLUMNS]
+        fields: ClassVar = [
+            "user",
+            "name",
+            "expires_at",
+            "priority",
+            "has_session_trust",
+            "keeps_text",
+            *LIMIT_COLUMNS,
+        ]
 
     def clean_user(self) -> Any:
         user = self.cleaned_data["user"]

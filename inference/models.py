@@ -125,8 +125,8 @@ class IdempotentRequest(models.Model):
     """A request that named itself by the header Idempotency-Key, so that its repetition is recognised.
 
     `name_digest` and `body_digest` are SHA-256: the caller's name may tell something, and a body does.
-    The first request of a name runs until `finished_at`; it is taken for dead after `runs_until`, which it
-    moves on while it lives. `answer` is what was sent, kept only where the key keeps text.
+    The first request of a name runs until `finished_at`, and is taken for dead after `runs_until`. One that
+    did not complete leaves no row. `answer` is what was sent, kept only where the key keeps text.
     """
 
     id = models.BigAutoField(primary_key=True)

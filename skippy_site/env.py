@@ -45,6 +45,12 @@ class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fi
     model_id: Annotated[
         str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
     ] = ""
+    max_requests_per_minute: Annotated[
+        Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
+    ] = 1_000_000
+    max_tokens_per_minute: Annotated[
+        Positive, Meta(description="tokens that each key may use in a minute, whatever its own limits are")
+    ] = 1_000_000
     lanes: Annotated[int, Meta(ge=1, le=250, description="sequences that generate at once")] = 16
     context: Annotated[
         int, Meta(ge=256, le=16_777_216, description="KV cells shared by all lanes (tokens)")
@@ -196,6 +202,16 @@ class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fi
             description="the one header in which callers with session trust name their session; empty: none",
         ),
     ] = ""
+    text_retention_days: Annotated[
+        int, Meta(ge=1, le=3650, description="time that prompts and answers stay, for keys that keep text")
+    ] = 30
+    stale_auth_s: Annotated[
+        Seconds,
+        Meta(
+            description="while the database is away, keys that were used lately go on working for so long; "
+            "a revocation is then obeyed that much later"
+        ),
+    ] = 0.0
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")

@@ -81,6 +81,9 @@ if os.environ.get("SKIPPY_DATABASE_POOL") == "1":
     DATABASES["default"]["OPTIONS"].setdefault("pool", {"min_size": 0, "max_size": 10, "timeout": 2})
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# While the database is away, keys that were read so lately go on (seconds).
+ACCOUNTS_STALE_KEYS_S = ENVIRONMENT.stale_auth_s
+
 CELERY_BROKER_URL = SERVICES.broker_url
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TIMEZONE = "UTC"
@@ -107,6 +110,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": timedelta(hours=1),
         "options": {"expires": 3600},
     },
+    "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
 
 _PUBLIC_HOST = urlsplit(ENVIRONMENT.public_url).hostname

@@ -66,6 +66,12 @@ class ApiKey(LimitColumns):
         help_text="Who goes first where there is more work than lanes; never above the user's. "
         "Empty: the user's.",
     )
+    keeps_text = models.BooleanField(
+        "keeps text",
+        default=False,
+        help_text="Prompts and answers of this key are kept for a while, and repeated requests answered from "
+        "them. Its users should know.",
+    )
     rotated_from = models.OneToOneField(
         "self",
         null=True,
@@ -106,7 +112,8 @@ class ApiKey(LimitColumns):
 
     def policy(self) -> Policy:
         """What was decided about this key alone."""
-        return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)
+        priority = KeyPriority(self.priority) if self.priority else None
+        return Policy(self.has_session_trust, priority, self.keeps_text)
 
     def facts(self) -> KeyFacts:
         """This row as accounts' contracts see it; reads user, policy and team, so select them along."""
@@ -126,6 +133,7 @@ class ApiKey(LimitColumns):
                 ),
                 team_id=None if team is None else team.pk,
                 team_name="" if team is None else team.name,
+                keeps_text=self.keeps_text,
                 limits=KeyLimits(
                     of_key=self.limits(),
                     of_user=NO_LIMITS if row is None else row.limits(),

@@ -1,5 +1,5 @@
 """manage.py api_key_create --user NAME --name NAME [--expires-in-days N]
-[--priority CLASS] [--session-trust] [--json]"""
+[--priority CLASS] [--session-trust] [--keeps-text] [--json]"""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ class Command(AccountsCommand):
         parser.add_argument(
             "--session-trust", action="store_true", help="believe sessions named in SKIPPY_SESSION_HEADER"
         )
+        parser.add_argument("--keeps-text", action="store_true", help="keep its prompts and answers")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with `key`")
 
     def handle(self, *args: Any, **options: Any) -> None:
         days = options["expires_in_days"]
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
         priority = KeyPriority(options["priority"]) if options["priority"] else None
-        policy = Policy(has_session_trust=options["session_trust"], priority=priority)
+        policy = Policy(options["session_trust"], priority, options["keeps_text"])
         with transaction.atomic():  # a refused name leaves no user behind
             user = services.user_ensure(username=options["user"])
             row, minted = services.api_key_create(
