@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -43,13 +44,16 @@ class UsageConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
-        query = parse_usage_query(request.query, now=datetime.now(UTC))
+        now = datetime.now(UTC)
+        query = parse_usage_query(request.query, now=now)
         owner = UsageOwner(key_id=principal.key_id)
         if query.format is UsageFormat.JSON:
             report, latencies = await self._desk.report(owner, query.range)
             await self.respond.json(usage_report_body(report, latencies), headers=(_NO_STORE,))
             return
-        pages = self._desk.pages(owner, query.range, [field for _, field in CSV_COLUMNS])
+        # Bounded, or a key in use could be read for ever.
+        bounded = replace(query.range, end_at=query.range.end_at or now)
+        pages = self._desk.pages(owner, bounded, [field for _, field in CSV_COLUMNS])
         # The first page before the status: what fails now is still an error object.
         first = await anext(pages, [])
         await self._csv(request, first, pages)

@@ -63,6 +63,8 @@ def parse_usage_query(query: str, *, now: datetime) -> UsageQuery:
             "Invalid 'bucket': by hours, at most a year can be asked for; give 'start'.", param="bucket"
         )
     form = UsageFormat(_word(given["format"], "format", UsageFormat)) if given.get("format") else None
+    if form is UsageFormat.CSV and width is not None:
+        raise InvalidRequest("Invalid 'bucket': CSV has the requests themselves.", param="bucket")
     return UsageQuery(UsageRange(start_at, end_at, width, zone), form or UsageFormat.JSON)
 
 

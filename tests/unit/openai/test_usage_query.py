@@ -37,11 +37,12 @@ def test_an_instant_may_be_written_in_several_ways(text, expected):
 
 
 def test_everything_can_be_said_at_once():
-    query = parsed("start=2026-01-01&end=2026-02-01&bucket=day&time_zone=America/New_York&format=csv")
+    query = parsed("start=2026-01-01&end=2026-02-01&bucket=day&time_zone=America/New_York&format=json")
 
     assert query.range.width is BucketWidth.DAY
     assert query.range.zone.key == "America/New_York"
-    assert query.format is UsageFormat.CSV
+    assert query.format is UsageFormat.JSON
+    assert parsed("format=csv").format is UsageFormat.CSV
     assert query.range.end_at - query.range.start_at == timedelta(days=31)
 
 
@@ -64,6 +65,7 @@ def test_everything_can_be_said_at_once():
         ("time_zone=%00", "time_zone"),
         ("time_zone=" + "x" * 5000, "time_zone"),
         ("format=xml", "format"),
+        ("format=csv&bucket=day", "bucket"),
         ("stat=2026-01-01", "stat"),
         ("start=2026-01-01&start=2026-01-02", "start"),
         ("%FF=1", None),
