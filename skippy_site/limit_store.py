@@ -6,13 +6,15 @@ from uuid import UUID
 
 from django.db import connection
 
-from accounts.limits.store import PostgresLimitStore
+from accounts.limits.store import DEAD_AFTER_S, PostgresLimitStore
 from skippy_site.recorded_usage import RecordedUsage
 
 
-def make_limit_store(process_id: UUID) -> PostgresLimitStore:
+def make_limit_store(process_id: UUID, *, dead_after_s: float = DEAD_AFTER_S) -> PostgresLimitStore:
     """Connects when it is first asked."""
     parameters = connection.get_connection_params()
     for ours in ("pool", "context", "cursor_factory", "prepare_threshold"):
         parameters.pop(ours, None)  # Django's ways of using psycopg, not the database's address
-    return PostgresLimitStore(parameters, process_id=process_id, usage=RecordedUsage())
+    return PostgresLimitStore(
+        parameters, process_id=process_id, usage=RecordedUsage(), dead_after_s=dead_after_s
+    )

@@ -65,11 +65,19 @@ class PostgresLimitStore:
     asked for last: it may have happened.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], *, process_id: UUID, usage: UsageSource) -> None:
-        """`parameters` are psycopg's."""
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        process_id: UUID,
+        usage: UsageSource,
+        dead_after_s: float = DEAD_AFTER_S,
+    ) -> None:
+        """`parameters` are psycopg's. A process not seen for `dead_after_s` is dead."""
         self._parameters = {"connect_timeout": int(PATIENCE_S), **parameters}
         self._process_id = process_id
         self._usage = usage
+        self._dead_before = f"clock_timestamp() - interval '{dead_after_s} seconds'"
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     async def run(self, batch: Batch) -> Outcome:
@@ -218,12 +226,12 @@ class PostgresLimitStore:
         cursor = await _execute(
             connection,
             f"SELECT {_RESERVATION_COLUMNS} FROM {_RESERVATIONS} AS r WHERE NOT EXISTS (SELECT FROM "
-            f"{_PROCESSES} AS p WHERE p.id = r.process_id AND p.seen_at > {_dead_before()})",
+            f"{_PROCESSES} AS p WHERE p.id = r.process_id AND p.seen_at > {self._dead_before})",
         )
         dead = [_taken(row) for row in await cursor.fetchall()]
         if dead:
             await self._run(Batch(given_back=tuple(GiveBack(one.id, one.owners, None) for one in dead)))
-        await _execute(connection, f"DELETE FROM {_PROCESSES} WHERE seen_at < {_dead_before()}")
+        await _execute(connection, f"DELETE FROM {_PROCESSES} WHERE seen_at < {self._dead_before}")
         return len(dead)
 
     async def _leave(self) -> None:
@@ -305,7 +313,3 @@ def _taken(row: Sequence[Any]) -> Taken:
 
 def _uuids(ids: Iterable[UUID]) -> str:
     return ", ".join(f"'{one}'" for one in ids) or "NULL"
-
-
-def _dead_before() -> str:
-    return f"clock_timestamp() - interval '{DEAD_AFTER_S} seconds'"

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from accounts.management.limit_arguments import limits_summary
 from accounts.models import ApiKey
 from accounts.selectors import KeyAmbiguous, KeyNotFound
 
@@ -48,6 +49,7 @@ def api_key_summary(row: ApiKey) -> dict[str, object]:
         "expires_at": instant(row.expires_at),
         "revoked_at": instant(row.revoked_at),
         "last_used_at": instant(row.last_used_at),
+        "limits": limits_summary(row.limits()),
     }
 
 

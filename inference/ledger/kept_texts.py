@@ -40,4 +40,5 @@ def generation_text_create(*, text: KeptText, retention: timedelta) -> None:
 def generation_texts_forget(*, now: datetime, max_rows: int = 10_000) -> int:
     """Delete texts whose time is over; the number of those deleted."""
     over = GenerationText.objects.filter(expires_at__lte=now).values("pk")[:max_rows]
-    return GenerationText.objects.filter(pk__in=over).delete()[0]
+    num_deleted: int = GenerationText.objects.filter(pk__in=over).delete()[0]
+    return num_deleted

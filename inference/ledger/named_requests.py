@@ -74,7 +74,8 @@ def named_requests_abandon(*, record_ids: Sequence[UUID]) -> None:
 def named_requests_forget(*, now: datetime, max_rows: int = 10_000) -> int:
     """Delete names that are over, and what was kept of their answers; the number of those deleted."""
     over = IdempotentRequest.objects.filter(expires_at__lte=now).values("pk")[:max_rows]
-    return IdempotentRequest.objects.filter(pk__in=over).delete()[0]
+    num_deleted: int = IdempotentRequest.objects.filter(pk__in=over).delete()[0]
+    return num_deleted
 
 
 def _row(request: NamedRequest) -> IdempotentRequest:
@@ -96,7 +97,7 @@ def _is_dead(row: IdempotentRequest, *, now: datetime) -> bool:
         return False
     record = GenerationRecord.objects.filter(id=row.record_id, created_at=row.created_at).first()
     if record is None:
-        return row.runs_until <= now
+        return bool(row.runs_until <= now)
     if record.outcome != Outcome.COMPLETED.value:
         return True
     row.finished_at = record.finished_at

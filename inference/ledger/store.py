@@ -7,8 +7,11 @@ was lost, a journal that two processes replay.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, LiteralString, Protocol
 
 import psycopg
 
@@ -53,9 +56,8 @@ class PostgresRecordStore:
     async def insert(self, rows: Sequence[RecordRow]) -> None:
         payload = (b"[" + b",".join([row.json for row in rows]) + b"]").decode()
         try:
-            async with asyncio.timeout(CONNECT_PATIENCE_S + COMMIT_PATIENCE_S):
-                connection = await self._connected()
-                await connection.execute(_INSERT, (payload,))
+            connection = await self._connected()
+            await _execute(connection, _INSERT, (payload,))
         except (psycopg.Error, OSError, TimeoutError) as error:
             if isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _CLASSES_OF_ROWS:
                 raise RowRefused(_shown(error)) from None
@@ -74,8 +76,38 @@ class PostgresRecordStore:
         if self._connection is None or self._connection.closed:
             self._connection = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
             # What is said to be safe is on the database's disk, whatever its default is.
-            await self._connection.execute("SET synchronous_commit = on")
+            await _execute(self._connection, "SET synchronous_commit = on")
         return self._connection
+
+
+async def _execute(connection: psycopg.AsyncConnection[Any], statement: LiteralString, *rest: Any) -> None:
+    """Raises psycopg.Error, and TimeoutError where no answer comes in time.
+
+    A cancelled psycopg call asks the server to cancel the statement and then waits for its answer, which
+    a server that hangs never gives; so the call is left alone here, and its connection cut under it.
+    """
+    call = asyncio.ensure_future(connection.execute(statement, *rest))
+    try:
+        done, _ = await asyncio.wait([call], timeout=COMMIT_PATIENCE_S)
+    except asyncio.CancelledError:
+        await _cut(connection, call)
+        raise
+    if not done:
+        await _cut(connection, call)
+        raise TimeoutError
+    await call
+
+
+async def _cut(connection: psycopg.AsyncConnection[Any], call: asyncio.Future[Any]) -> None:
+    """End the connection, so that the call on it fails. The descriptor stays open until it has: the event
+    loop still watches it."""
+    call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as wire,
+    ):
+        wire.shutdown(socket.SHUT_RDWR)
+    await asyncio.wait([call], timeout=1.0)
 
 
 def _shown(error: BaseException) -> str:

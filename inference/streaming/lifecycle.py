@@ -117,7 +117,8 @@ class RequestLifecycle:
         self._recorder.record_event(event)
 
     def when_ended(self, call: Callable[[Usage | None], None]) -> None:
-        """`call` is told once what was used, None where the request never had a lane."""
+        """`call` is told once what was used, as soon as that is on record, so that there is no moment in
+        which it is counted nowhere; or at once and None, where the request never had a lane."""
         self._when_ended = call
 
     def complete(self, reason: FinishReason) -> None:
@@ -186,9 +187,13 @@ class RequestLifecycle:
             rejection_reason=rejection_reason,
         )
         self._recorded = self._ledger.record(summary)
-        self._recorder.record(summary)
         if self._when_ended is not None:
-            self._when_ended(summary.usage)
+            call, usage = self._when_ended, summary.usage if self.is_running else None
+            if usage is None:
+                call(None)
+            else:
+                self._recorded.add_done_callback(lambda _: call(usage))
+        self._recorder.record(summary)
 
     def _summary(
         self,

@@ -1,5 +1,5 @@
 """manage.py api_key_create --user NAME --name NAME [--expires-in-days N]
-[--priority CLASS] [--session-trust] [--keeps-text] [--json]"""
+[--priority CLASS] [--session-trust] [--keeps-text] [--max-tokens-per-day N …] [--json]"""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts import services
-from accounts.contracts import KeyPriority, Policy
+from accounts.contracts import NO_LIMITS, KeyPriority, Policy
 from accounts.management.accounts_command import AccountsCommand, api_key_summary
+from accounts.management.limit_arguments import add_limit_arguments, limits_from
 
 MAX_DAYS = 36_500
 
@@ -40,6 +41,7 @@ class Command(AccountsCommand):
             "--session-trust", action="store_true", help="believe sessions named in SKIPPY_SESSION_HEADER"
         )
         parser.add_argument("--keeps-text", action="store_true", help="keep its prompts and answers")
+        add_limit_arguments(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object, with `key`")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -50,7 +52,11 @@ class Command(AccountsCommand):
         with transaction.atomic():  # a refused name leaves no user behind
             user = services.user_ensure(username=options["user"])
             row, minted = services.api_key_create(
-                user=user, name=options["name"], expires_at=expires_at, policy=policy
+                user=user,
+                name=options["name"],
+                expires_at=expires_at,
+                policy=policy,
+                limits=limits_from(options, before=NO_LIMITS),
             )
         if options["json"]:
             self.print_json({"key": minted.plaintext, **api_key_summary(row)})

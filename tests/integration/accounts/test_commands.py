@@ -45,6 +45,7 @@ class TestCreate:
             "expires_at": None,
             "revoked_at": None,
             "last_used_at": None,
+            "limits": {},
         }
         assert keys.digest_of(answer["key"]) == row.digest
 

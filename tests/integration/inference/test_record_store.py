@@ -148,15 +148,84 @@ async def test_a_connection_that_is_cut_during_a_commit_loses_and_doubles_nothin
 async def test_a_database_that_hangs_is_as_good_as_away(store, parameters) -> None:
     blocker = psycopg.connect(**parameters)
     blocker.execute("LOCK TABLE inference_generationrecord IN ACCESS EXCLUSIVE MODE")
-    started_ts = time.monotonic()
+    rows, started_ts = [row("a")], time.monotonic()
     with pytest.raises(StoreUnavailable, match="Timeout"):
-        await store.insert([row("a")])
+        await store.insert(rows)
     assert time.monotonic() - started_ts < 8
     blocker.rollback()
     blocker.close()
 
-    await store.insert([row("a")])
-    assert stored(parameters).count("a") == 1
+    await store.insert(rows)
+    assert stored(parameters) == ["a"]
+
+
+class Relay:
+    """Between a client and the real Postgres; once told to stand still, it passes nothing on and answers
+    nothing, also to new connections, as a machine does whose cable is pulled."""
+
+    def __init__(self, socket_path: str) -> None:
+        self._socket_path = socket_path
+        self._moves = asyncio.Event()
+        self._moves.set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stand_still(self) -> None:
+        self._moves.clear()
+
+    def go_on(self) -> None:
+        self._moves.set()
+
+    async def stop(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(self._socket_path)
+        for source, sink in ((reader, back), (there, writer)):
+            self._tasks.append(asyncio.create_task(self._pass_on(source, sink)))
+
+    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(65536):
+                await self._moves.wait()
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            pass
+        finally:
+            sink.close()
+
+
+async def test_a_database_of_which_nothing_is_heard_any_more_is_away(parameters) -> None:
+    relay = Relay(f"{parameters['host']}/.s.PGSQL.{parameters['port']}")
+    port = await relay.start()
+    store = PostgresRecordStore({**parameters, "host": "127.0.0.1", "port": port})
+    await store.insert([row("before")])
+    rows = [row("a")]
+    relay.stand_still()
+    for _ in range(2):
+        started_ts = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await store.insert(rows)
+        assert time.monotonic() - started_ts < 6
+    hanging = asyncio.ensure_future(store.insert(rows))
+    await asyncio.sleep(0.1)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(hanging, 6)
+
+    relay.go_on()
+    await store.insert(rows)
+    await store.close()
+    await relay.stop()
+
+    assert stored(parameters) == ["a", "before"]
 
 
 async def test_nobody_there_is_said_at_once(tmp_path) -> None:

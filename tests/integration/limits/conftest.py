@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
 import orjson
 import pytest
@@ -18,12 +19,12 @@ from skippy_site.limit_store import make_limit_store
 
 
 @pytest.fixture
-async def make_store(transactional_db: None) -> AsyncIterator[Callable[[], PostgresLimitStore]]:
+async def make_store(transactional_db: None) -> AsyncIterator[Callable[..., PostgresLimitStore]]:
     """Stores of as many processes as a test likes."""
     made: list[PostgresLimitStore] = []
 
-    def make(process_id: UUID | None = None) -> PostgresLimitStore:
-        made.append(make_limit_store(process_id or uuid4()))
+    def make(**options: Any) -> PostgresLimitStore:
+        made.append(make_limit_store(uuid4(), **options))
         return made[-1]
 
     yield make
@@ -32,7 +33,7 @@ async def make_store(transactional_db: None) -> AsyncIterator[Callable[[], Postg
 
 
 @pytest.fixture
-def make_desk(make_store: Callable[[], PostgresLimitStore]) -> Callable[[], SharedLimitDesk]:
+def make_desk(make_store: Callable[..., PostgresLimitStore]) -> Callable[[], SharedLimitDesk]:
     def make() -> SharedLimitDesk:
         ceiling = Ceiling(max_requests_per_minute=1_000_000, max_tokens_per_minute=1_000_000)
         return SharedLimitDesk(make_store(), ceiling=ceiling, clock=SystemClock())

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -31,6 +34,12 @@ def caller(
         team_id=9 if of_team.has_counts else None,
         limits=KeyLimits(of_key, of_user, of_team),
     )
+
+
+def _database_url() -> str:
+    """The test run's own database, for a process that knows nothing of tests."""
+    parts = connection.get_connection_params()
+    return f"postgresql://{parts['user']}@/{parts['dbname']}?host={quote(str(parts['host']), safe='')}"
 
 
 async def refused(desk, principal: Principal, *, num_tokens: int = 1) -> LimitKind:
@@ -112,6 +121,37 @@ class TestSharing:
 
 
 class TestProcesses:
+    async def test_real_processes_hold_one_limit_and_what_a_killed_one_held_is_free_again(
+        self, make_store
+    ) -> None:
+        environment = {**os.environ, "DATABASE_URL": _database_url()}
+        children = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.integration.limits.limit_process", "40", "50"),
+                env=environment,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            for _ in range(2)
+        ]
+        try:
+            async with asyncio.timeout(50):
+                taken = [int(await child.stdout.readline()) for child in children]
+            assert sum(taken) == 50 and min(taken) >= 10
+            assert (await counter(LimitScope.KEY, 1)).num_open == 50
+            children[0].kill()
+            await children[0].wait()
+            store = make_store(dead_after_s=4.5)  # a living one beats every two seconds
+            async with asyncio.timeout(20):
+                while not await store.beat():
+                    await asyncio.sleep(0.2)
+            found = await counter(LimitScope.KEY, 1)
+            assert (found.num_open, sum(found.window[1::3])) == (taken[1], taken[1])
+        finally:
+            for child in children:
+                if child.returncode is None:
+                    child.kill()
+                    await child.wait()
+
     async def test_what_a_dead_process_held_is_refunded_and_what_a_living_one_holds_is_not(
         self, make_store, make_desk
     ) -> None:
