@@ -78,7 +78,7 @@ def events_aggregate(*, max_events: int = MAX_EVENTS_A_PASS) -> int:
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_AGGREGATE, {"limit": max_events, "bounds": list(BOUNDS_S)})
-            (num_claimed,) = cursor.fetchone()
+            num_claimed: int = cursor.fetchone()[0]
         num_taken += num_claimed
         if num_claimed < max_events:
             return num_taken

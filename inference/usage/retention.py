@@ -85,7 +85,7 @@ def _delete_before(table: str, column: str, until: datetime, batch_size: int) ->
                 "FOR UPDATE SKIP LOCKED))",
                 [until, batch_size],
             )
-            num_batch = cursor.rowcount
+            num_batch: int = cursor.rowcount
         num_deleted += num_batch
         if num_batch < batch_size:
             return num_deleted
