@@ -28,7 +28,7 @@ from accounts.limits.ceiling import Ceiling  # noqa: E402
 from accounts.limits.desk import SharedLimitDesk  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
-from inference.domain.clock import SystemClock  # noqa: E402
+from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
@@ -38,15 +38,16 @@ from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
-from inference.routing import api_routes  # noqa: E402
+from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
-from inference.telemetry.recorder import LogRecorder  # noqa: E402
+from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
+from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
 
 
 async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
@@ -55,14 +56,14 @@ async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.close", "code": 4404})
 
 
-def make_ledger() -> GenerationLedger:
+def make_ledger(clock: Clock) -> GenerationLedger:
     """The records of this process, in the state folder and in Django's database."""
     ours = ("context", "cursor_factory", "prepare_threshold", "connect_timeout")
     parameters = {
         name: value for name, value in connection.get_connection_params().items() if name not in ours
     }
     return GenerationLedger(
-        settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=SystemClock()
+        settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=clock
     )
 
 
@@ -71,9 +72,10 @@ async def make_partitions() -> None:
     await in_database(lambda: partitions_ensure(connection=connection))
 
 
-def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
+def make_runtime(
+    environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
+) -> Runtime:
     """The one runtime of this process, with the model that the supervisor found or fetched."""
-    clock = SystemClock()
     # Set by the supervisor, which resolves hf: names and the default model to a file.
     model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
     return Runtime(
@@ -99,7 +101,7 @@ def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
             config=engine_config(environment),
             clock=clock,
         ),
-        recorder=LogRecorder(),
+        recorder=make_recorder(watching),
         ledger=ledger,
         answer_keeping=AnswerKeeping(
             DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
@@ -110,24 +112,34 @@ def make_runtime(environment: Environment, ledger: GenerationLedger) -> Runtime:
     )
 
 
-def make_limit_desk(environment: Environment) -> SharedLimitDesk:
+def make_limit_desk(environment: Environment, clock: Clock) -> SharedLimitDesk:
     """Counts with all other processes on this database, under a name of its own."""
     ceiling = Ceiling(
         max_requests_per_minute=environment.max_requests_per_minute,
         max_tokens_per_minute=environment.max_tokens_per_minute,
     )
-    return SharedLimitDesk(make_limit_store(uuid4()), ceiling=ceiling, clock=SystemClock())
+    return SharedLimitDesk(make_limit_store(uuid4()), ceiling=ceiling, clock=clock)
 
 
 def make_application(
-    environment: Environment, runtime: Runtime, last_used: LastUsedBuffer, limit_desk: SharedLimitDesk
+    environment: Environment,
+    runtime: Runtime,
+    watching: Watching,
+    last_used: LastUsedBuffer,
+    limit_desk: SharedLimitDesk,
 ) -> Any:
     """API routes first; what they do not know is Django's."""
-    authenticator = Authenticator(lambda key: api_key_lookup(plaintext=key), last_used.note)
+    authenticator = Authenticator(
+        lambda key: api_key_lookup(plaintext=key),
+        last_used.note,
+        note_refusal=watching.metrics.note_refused_key,
+    )
     routes = api_routes(
         runtime=runtime,
         authenticator=authenticator,
         limit_desk=limit_desk,
+        watching=watching,
+        usage=DatabaseUsageDesk(),
         max_body_bytes=environment.max_body_bytes,
     )
     router = ProtocolTypeRouter(
@@ -139,9 +151,23 @@ def make_application(
     return TrustedProxies(router, environment.trusted_networks_text)
 
 
-_ledger = make_ledger()
-_runtime = make_runtime(settings.ENVIRONMENT, _ledger)
+def served_models() -> list[str]:
+    """The ids that this process serves; none while it loads."""
+    return [model.description.id for model in _runtime.catalog.models()]
+
+
+_clock = SystemClock()
+_watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=served_models)
+_ledger = make_ledger(_clock)
+_runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
 _last_used = LastUsedBuffer()
-_limit_desk = make_limit_desk(settings.ENVIRONMENT)
-application = make_application(settings.ENVIRONMENT, _runtime, _last_used, _limit_desk)
-lifespan = SiteLifespan(_runtime, _ledger, _last_used, _limit_desk, prepare_database=make_partitions)
+_limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
+application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
+lifespan = SiteLifespan(
+    _runtime,
+    _ledger,
+    _last_used,
+    _limit_desk,
+    _watching.telemetry,
+    prepare_database=make_partitions,
+)

@@ -1,15 +1,13 @@
 """Reads the environment once, typed and checked, so that a wrong setting is one line at start.
 
-Every setting is a field of `Environment` below; docs/configuration.md is made from it. Conversion
-and ranges are msgspec's; what it cannot say (URLs, networks) is checked in `__post_init__`.
+Every setting is a field of `Environment` below; settings_page.py makes docs/configuration.md from it.
+Conversion and ranges are msgspec's; what it cannot say (URLs, networks) is checked in `__post_init__`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-import sys
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -21,6 +19,7 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
+from skippy_site.watching_settings import WatchingSettings, check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=10)]
@@ -32,7 +31,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -231,11 +230,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"SKIPPY_ADAPTIVE_INITIAL_LIMIT: {self.adaptive_initial_limit} is more than "
                 f"SKIPPY_LANES, {self.lanes}"
             )
-        for network in self.trusted_networks_text:
-            try:
-                ipaddress.ip_network(network, strict=False)
-            except ValueError:
-                raise ValueError(f"SKIPPY_TRUSTED_PROXIES: {network!r} is not a network") from None
+        check_networks("SKIPPY_TRUSTED_PROXIES", self.trusted_networks_text)
+        self.check_watching()
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):
@@ -249,7 +245,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def trusted_networks_text(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
+        return parts_of(self.trusted_proxies)
+
+    @property
+    def loopback(self) -> str:
+        """The address at which other processes of this machine reach the server."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
 
     @property
     def is_https(self) -> bool:
@@ -305,7 +306,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         if source.get(variable_name(field), "").strip()
     }
     for field, value in list(given.items()):
-        if Environment.__annotations__[field].startswith(("bool", "Annotated[bool")):
+        if _annotation(field).startswith(("bool", "Annotated[bool")):
             given[field] = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(
                 value.lower(), value.lower()
             )
@@ -315,48 +316,20 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         raise EnvironmentProblem(_one_line(str(problem), given)) from None
 
 
+def _annotation(field: str) -> str:
+    owners = (owner.__annotations__ for owner in Environment.__mro__ if "__annotations__" in vars(owner))
+    return next(str(owner[field]) for owner in owners if field in owner)
+
+
 def _one_line(message: str, given: Mapping[str, str]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if field not in given:
         return text
-    shown = "the given value" if "url" in field else repr(given[field])
+    shown = "the given value" if "url" in field or "secret" in field else repr(given[field])
     for kind, words in (("`int`", "a whole number"), ("`float`", "a number"), ("`bool`", "true or false")):
         text = text.replace(f"Expected {kind}, got `str`", f"expected {words}").replace(kind, words)
     if text.startswith("Invalid enum value"):
         literal = typing.get_args(typing.get_type_hints(Environment)[field])
         text = f"expected {' or '.join(literal)}"
     return f"{variable_name(field)}: {text[0].lower()}{text[1:]}, not {shown}"
-
-
-def settings_table() -> str:
-    """All settings as a Markdown table, from the fields themselves."""
-    hints = typing.get_type_hints(Environment, include_extras=True)
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for field in msgspec.structs.fields(Environment):
-        metas = [meta for meta in typing.get_args(hints[field.name]) if isinstance(meta, Meta)]
-        meaning = next(meta.description for meta in metas if meta.description)
-        default = f"`{field.default}`" if field.default not in ("", None) else ""
-        rows.append(f"| `{variable_name(field.name)}` | {default} | {meaning} |")
-    return "\n".join(rows)
-
-
-PAGE = """\
-# Settings
-
-All settings come from the environment, are read once at start and checked: a wrong one is one line
-that names it, and exit code 2. An empty variable counts as absent. This page is made by
-`python -m skippy_site.env`.
-
-{table}
-
-Where `SKIPPY_PUBLIC_URL` is absent, the console answers under localhost, 127.0.0.1 and `SKIPPY_HOST`
-only; the API under every name. With an https URL the cookies are Secure and HSTS is on, so set it
-only where TLS really is in front.
-
-`SKIPPY_LLAMA_BACKEND` and `CMAKE_ARGS` say how llama.cpp is built, before any of these is read:
-docs/hardware.md, which also says more about GPUs, KV types and memory.
-"""
-
-if __name__ == "__main__":
-    sys.stdout.write(PAGE.format(table=settings_table()))

@@ -1,5 +1,4 @@
-"""What lives as long as the server: the runtime, the ledger, the desk of limits, the buffer of last-used
-times, and a watch."""
+"""What lives as long as the server: runtime, ledger, telemetry, last-used times, desk of limits, a watch."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.runtime import Runtime, RuntimeState
+from inference.telemetry.pipeline import TelemetryPipeline
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class SiteLifespan:
         ledger: GenerationLedger,
         last_used: LastUsedBuffer,
         limit_desk: SharedLimitDesk,
+        telemetry: TelemetryPipeline,
         *,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
@@ -39,10 +40,12 @@ class SiteLifespan:
         self._ledger = ledger
         self._last_used = last_used
         self._limit_desk = limit_desk
+        self._telemetry = telemetry
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
+        self._telemetry.start()
         await self._ledger.start()
         await self._runtime.start()
         self._limiting = [asyncio.create_task(self._limit_desk.run())]
@@ -65,6 +68,8 @@ class SiteLifespan:
         # reserved of limits is given back once they are safe.
         await self._ledger.stop()
         await _end(self._limiting)
+        # Waits for sinks: not on the event loop.
+        await asyncio.to_thread(self._telemetry.stop)
 
     async def _prepare(self) -> None:
         try:

@@ -94,6 +94,22 @@ CELERY_BEAT_SCHEDULE = {
         "task": "inference.tasks.record_partitions_ensure",
         "schedule": timedelta(hours=6),
     },
+    # What no worker took until the next one comes is not made up for: that one does its work.
+    "usage-aggregate": {
+        "task": "inference.usage.tasks.aggregate",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
+    "alerts-check": {
+        "task": "inference.alerts.tasks.check",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
+    "usage-expire": {
+        "task": "inference.usage.tasks.expire",
+        "schedule": timedelta(hours=1),
+        "options": {"expires": 3600},
+    },
     "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
 
@@ -124,6 +140,10 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "admin:login"
 
+if ENVIRONMENT.email_url:
+    vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
+EMAIL_TIMEOUT = 10
+
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
@@ -135,4 +155,4 @@ SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = False
 
 LOGGING_CONFIG = "logging.config.dictConfig"
-LOGGING = logging_configuration(ENVIRONMENT.log_level)
+LOGGING = logging_configuration(ENVIRONMENT.log_level, log_format=ENVIRONMENT.log_format)

@@ -22,17 +22,26 @@ _REFUSALS = {
 
 
 class Authenticator:
-    """Asks accounts who is calling. `note_use` hears of each accepted key and must not wait."""
+    """Asks accounts who is calling. `note_use` hears of each accepted key, `note_refusal` of the code of
+    each refusal; neither may wait."""
 
-    def __init__(self, look_up: LookUp, note_use: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        look_up: LookUp,
+        note_use: Callable[[int], None],
+        *,
+        note_refusal: Callable[[str], None] = lambda code: None,
+    ) -> None:
         self._look_up = look_up
         self._note_use = note_use
+        self._note_refusal = note_refusal
 
     async def authenticate(self, headers: Headers) -> Principal:
         """Raises AuthenticationFailed, or ServiceUnavailable where nobody can say (database away)."""
         key = read_bearer_of(headers)
         if key is None:
             has_header = any(name == b"authorization" for name, _ in headers)
+            self._note_refusal(AuthenticationFailed.default_code)
             raise AuthenticationFailed(_NO_GOOD if has_header else _NO_KEY)
         try:
             found = await self._look_up(key)
@@ -40,6 +49,7 @@ class Authenticator:
             raise ServiceUnavailable("Keys cannot be checked right now. Please retry shortly.") from None
         if found.principal is None:
             message, code = _REFUSALS[found.state]
+            self._note_refusal(code)
             raise AuthenticationFailed(message, code=code)
         self._note_use(found.principal.key_id)
         return found.principal

@@ -19,6 +19,7 @@ from accounts.limits.contracts import LimitDesk
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
 from inference.domain.errors import InternalError, MethodNotAllowed, PayloadTooLarge, SkippyError
+from inference.domain.request_context import current_request_id
 from inference.openai.errors import Header
 from inference.openai.rate_limit_headers import rate_limit_headers
 from inference.openai.request_ids import HEADER, request_id
@@ -53,6 +54,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
+        current_request_id.set(self.respond.request_id)
         listening = asyncio.ensure_future(super().__call__(scope, receive, send))
         self._listening = listening
         try:

@@ -6,6 +6,7 @@ A door differs from another only in how it reads its body and how it writes its 
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -19,6 +20,7 @@ from inference.domain.errors import GenerationTimeout, ServiceUnavailable, Skipp
 from inference.domain.events import FinishReason, Usage
 from inference.domain.kept_answers import NamedRequest, SentAnswer
 from inference.domain.logprobs import AnswerPart
+from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
 from inference.domain.timings import Timings
 from inference.openai.errors import Header
@@ -318,10 +320,11 @@ class GeneratingConsumer(ApiConsumer):
             chunk = frame(rendering.text_chunk(part))
             keeper.add(chunk, part.text)
             await self.respond.frame(chunk)
-        result = stream.result
+        result, began_ts = stream.result, time.monotonic()
         last = frame(rendering.finish_chunk(result.reason))
         if question.request.wants_usage:
             last += frame(rendering.usage_chunk(result.usage, result.timings))
+        self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         keeper.add(last + DONE)
         self._complete(stream, lifecycle, keeper)
         # What the client needs is there at once; only the last word says that it is also recorded.
@@ -341,13 +344,20 @@ class GeneratingConsumer(ApiConsumer):
         whole = AnswerPart(
             "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
         )
-        result = stream.result
+        result, began_ts = stream.result, time.monotonic()
         body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
+        self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
         keeper.add(body, whole.text)
         self._complete(stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
         await self.respond.json(body, headers=question.headers)
+
+    def _note_built(
+        self, lifecycle: RequestLifecycle, began_ts: float, *, num_bytes: int, is_stream: bool
+    ) -> None:
+        elapsed_s = time.monotonic() - began_ts
+        lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
     def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""

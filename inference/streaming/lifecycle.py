@@ -19,6 +19,7 @@ from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyE
 from inference.domain.events import FinishReason, Usage
 from inference.domain.ledger import Ledger
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+from inference.domain.phases import PhaseEvent
 from inference.domain.priority import PriorityClass
 from inference.domain.record_ids import new_record_id
 from inference.domain.rejection_reason import RejectionReason
@@ -110,6 +111,10 @@ class RequestLifecycle:
         self._max_tokens = max_tokens
         self.meter.num_prompt_tokens = num_prompt_tokens
         self._ledger.note(self)
+
+    def note_phase(self, event: PhaseEvent) -> None:
+        """A part of the way is done. Any thread."""
+        self._recorder.record_event(event)
 
     def when_ended(self, call: Callable[[Usage | None], None]) -> None:
         """`call` is told once what was used, as soon as that is on record, so that there is no moment in

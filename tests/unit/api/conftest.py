@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -13,19 +14,24 @@ from accounts.keys import mint
 from accounts.limits.ceiling import Ceiling
 from accounts.limits.desk import SharedLimitDesk
 from inference.api.authentication import Authenticator
+from inference.api.metrics import MetricsAccess
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.outcomes import RequestSummary
+from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
-from inference.routing import api_routes
+from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings
+from inference.telemetry.pipeline import TelemetryPipeline
+from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
 from tests.clocks import FakeClock
 from tests.kept_answers import MemoryKeeping
 from tests.ledgers import MemoryLedger
 from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
+from tests.scripted_usage import ScriptedUsageDesk
 
 KEY = mint().plaintext
 PRINCIPAL = Principal(user_id=1, username="ada", key_id=7, key_name="test")
@@ -38,6 +44,7 @@ class Site:
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     records: list[RequestSummary] = field(default_factory=list)
     events: list[AdmissionEvent] = field(default_factory=list)
+    phases: list[PhaseEvent] = field(default_factory=list)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     kept: MemoryKeeping = field(default_factory=MemoryKeeping)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
@@ -50,11 +57,16 @@ class Site:
     has_shared_prefixes: bool = False
     session_header: str = ""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
+    usage: ScriptedUsageDesk = field(default_factory=ScriptedUsageDesk)
+    metrics_readers: list[Principal] = field(default_factory=list)
     load_failure: Exception | None = None
     watchdog_s: float = 0.0
     limit_clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
+        self.metrics = RequestMetrics(
+            lambda: [model.description.id for model in self.runtime.catalog.models()]
+        )
         self.runtime = Runtime(
             RuntimeSettings(
                 num_lanes=4,
@@ -82,16 +94,29 @@ class Site:
         routes = api_routes(
             runtime=self.runtime,
             limit_desk=self.limit_desk,
-            authenticator=Authenticator(self._look_up, self.used_keys.append),
+            authenticator=Authenticator(
+                self._look_up, self.used_keys.append, note_refusal=self.metrics.note_refused_key
+            ),
+            watching=Watching(
+                self.metrics,
+                TelemetryPipeline((), clock=SystemClock()),
+                MetricsAccess((ipaddress.ip_network("127.0.0.0/8"),), self.metrics_readers.__contains__),
+            ),
+            usage=self.usage,
             max_body_bytes=self.max_body_bytes,
         )
         self.app = URLRouter(routes)
 
     def record(self, summary: RequestSummary) -> None:
         self.records.append(summary)
+        self.metrics.record(summary)
 
-    def record_event(self, event: AdmissionEvent) -> None:
-        self.events.append(event)
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
+        if isinstance(event, PhaseEvent):
+            self.phases.append(event)
+        else:
+            self.events.append(event)
+        self.metrics.record_event(event)
 
     async def _look_up(self, key: str) -> KeyLookup:
         if not self.has_accounts:

@@ -12,6 +12,7 @@ from accounts.last_used import LastUsedBuffer
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
+from inference.telemetry.pipeline import TelemetryPipeline
 from skippy_site.lifespan import SiteLifespan
 from tests.record_stores import MemoryStore
 from tests.scripted_engine import ScriptedHandle
@@ -54,5 +55,12 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
 ) -> None:
     site = Site(watchdog_s=watchdog_s)
     ledger = GenerationLedger(tmp_path, make_store=MemoryStore, clock=SystemClock())
-    lifespan = SiteLifespan(site.runtime, ledger, LastUsedBuffer(), site.limit_desk, prepare_database=away)
+    lifespan = SiteLifespan(
+        site.runtime,
+        ledger,
+        LastUsedBuffer(),
+        site.limit_desk,
+        TelemetryPipeline((), clock=SystemClock()),
+        prepare_database=away,
+    )
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
