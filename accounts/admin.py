@@ -40,7 +40,7 @@ _STATE_LABELS = {
     KeyState.USER_INACTIVE: "user inactive",
 }
 # What an administrator says of a key.
-_DECIDED = ["name", "expires_at", "priority", "has_session_trust"]
+_DECIDED = ["name", "expires_at", "scopes", "priority", "has_session_trust"]
 # What a key's page tells and nobody edits.
 _TOLD = ["key", "state", "created_at", "revoked_at", "last_used_at", "rotated_from"]
 # Ids of forms whose key was made, kept in the session: the last few are enough for a reload.
@@ -160,10 +160,15 @@ class ApiKeyAdmin(admin.ModelAdmin):
                 name=obj.name,
                 expires_at=obj.expires_at,
                 policy=obj.policy(),
+                scopes=obj.granted_scopes(),
             )
             return
         row, minted = services.api_key_create(
-            user=obj.user, name=obj.name, expires_at=obj.expires_at, policy=obj.policy()
+            user=obj.user,
+            name=obj.name,
+            expires_at=obj.expires_at,
+            policy=obj.policy(),
+            scopes=obj.granted_scopes(),
         )
         obj.pk = row.pk
         obj.refresh_from_db()

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from accounts.scopes import DEFAULT_SCOPES, Scope
+
 
 class AccountsUnavailable(Exception):
     """Nobody can say whether a key is good now (the database is away or too slow): a 503, never a 401."""
@@ -56,6 +58,7 @@ class Principal:
     key_name: str
     has_session_trust: bool = False
     priority: KeyPriority = KeyPriority.NORMAL
+    scopes: frozenset[Scope] = DEFAULT_SCOPES
 
 
 @dataclass(frozen=True, slots=True)

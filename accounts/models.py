@@ -10,14 +10,21 @@ from datetime import datetime
 from typing import ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
 from accounts.contracts import KeyFacts, KeyPriority, KeyState, Policy, Principal
 from accounts.names import MAX_NAME_LENGTH, validate_key_name
+from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 
 _PRIORITIES: list[tuple[str, str]] = [(priority.value, priority.value) for priority in KeyPriority]
 _KNOWN_PRIORITY = models.Q(priority__in=["", *[priority.value for priority in KeyPriority]])
+
+
+def default_scopes() -> list[str]:
+    """For the column: what a key may do of which nothing else was said."""
+    return scopes_sorted(DEFAULT_SCOPES)
 
 
 class UserPolicy(models.Model):
@@ -94,6 +101,13 @@ class ApiKey(models.Model):
         choices=_PRIORITIES,
         help_text="Who goes first where there is more work than lanes. Empty: the user's.",
     )
+    scopes = ArrayField(
+        models.CharField(max_length=32, choices=[(scope.value, scope.value) for scope in Scope]),
+        verbose_name="scopes",
+        default=default_scopes,
+        blank=True,
+        help_text="What the key may be used for.",
+    )
     rotated_from = models.OneToOneField(
         "self",
         null=True,
@@ -121,6 +135,10 @@ class ApiKey(models.Model):
                 name="apikey_expires_after_creation",
             ),
             models.CheckConstraint(condition=_KNOWN_PRIORITY, name="apikey_priority_is_known"),
+            models.CheckConstraint(
+                condition=models.Q(scopes__contained_by=[scope.value for scope in Scope]),
+                name="apikey_scopes_are_known",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -135,6 +153,9 @@ class ApiKey(models.Model):
         """What was decided about this key alone."""
         return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)
 
+    def granted_scopes(self) -> frozenset[Scope]:
+        return frozenset(Scope(name) for name in self.scopes)
+
     def facts(self) -> KeyFacts:
         """This row as accounts' contracts see it; reads the user and its policy, so select them along."""
         row: UserPolicy | None = getattr(self.user, "policy", None)
@@ -147,6 +168,7 @@ class ApiKey(models.Model):
                 key_name=self.name,
                 has_session_trust=of_key.has_session_trust or of_user.has_session_trust,
                 priority=of_key.priority or of_user.priority or KeyPriority.NORMAL,
+                scopes=self.granted_scopes(),
             ),
             is_revoked=self.revoked_at is not None,
             expires_at=self.expires_at,

@@ -33,6 +33,7 @@ _FACTS = (
     "revoked_at",
     "has_session_trust",
     "priority",
+    "scopes",
     "user",
     "user__username",
     "user__is_active",

@@ -22,6 +22,7 @@ from accounts import keys
 from accounts.contracts import KeyState, Policy
 from accounts.keys import MintedKey
 from accounts.models import ApiKey, UserPolicy
+from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 from accounts.selectors import api_key_cache
 
 MAX_ROTATION_GRACE = timedelta(days=30)
@@ -62,25 +63,39 @@ def user_ensure(*, username: str) -> AbstractUser:
 
 
 def api_key_create(
-    *, user: AbstractUser, name: str, expires_at: datetime | None = None, policy: Policy = NO_POLICY
+    *,
+    user: AbstractUser,
+    name: str,
+    expires_at: datetime | None = None,
+    policy: Policy = NO_POLICY,
+    scopes: frozenset[Scope] = DEFAULT_SCOPES,
 ) -> tuple[ApiKey, MintedKey]:
     """A new key of `user`. `expires_at` is aware and in the future, or None for a key without an end."""
     if not user.is_active:
         raise ValidationError({"user": "This user is inactive: a key would open nothing."})
-    return _api_key_add(user=user, name=name, expires_at=expires_at, policy=policy, rotated_from=None)
+    return _api_key_add(
+        user=user, name=name, expires_at=expires_at, policy=policy, scopes=scopes, rotated_from=None
+    )
 
 
 def api_key_update(
-    *, key: ApiKey, name: str, expires_at: datetime | None, policy: Policy | None = None
+    *,
+    key: ApiKey,
+    name: str,
+    expires_at: datetime | None,
+    policy: Policy | None = None,
+    scopes: frozenset[Scope] | None = None,
 ) -> ApiKey:
-    """Rename a key, move its end, or decide about it (None leaves that as it is); a new end lies in
-    the future, also for an expired key."""
+    """Rename a key, move its end, or decide about it and what it may do (None leaves that as it is);
+    a new end lies in the future, also for an expired key."""
     _validate_expiry(expires_at, now=timezone.now(), unless=key.expires_at)
     key.name = name
     key.expires_at = expires_at
     key.clean_fields(exclude=["user", "digest"])
     _decide(key, key.policy() if policy is None else policy)
-    key.save(update_fields=["name", "expires_at", "has_session_trust", "priority"])
+    if scopes is not None:
+        key.scopes = scopes_sorted(scopes)
+    key.save(update_fields=["name", "expires_at", "has_session_trust", "priority", "scopes"])
     _forget_at_commit(key)
     return key
 
@@ -103,7 +118,7 @@ def api_key_delete(*, key: ApiKey) -> None:
 
 @transaction.atomic
 def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[ApiKey, MintedKey]:
-    """Replace a live key by a new one of the same user, name, end and policy.
+    """Replace a live key by a new one of the same user, name, end, policy and scopes.
 
     The old one is revoked at once, or expires after `grace` (at most 30 days) for clients that
     need time to change over; `grace` never moves an earlier end. A key is replaced once, so that
@@ -123,6 +138,7 @@ def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[Api
         name=old.name,
         expires_at=old.expires_at,
         policy=old.policy(),
+        scopes=old.granted_scopes(),
         rotated_from=old,
     )
     if grace:
@@ -177,6 +193,7 @@ def _api_key_add(
     name: str,
     expires_at: datetime | None,
     policy: Policy,
+    scopes: frozenset[Scope],
     rotated_from: ApiKey | None,
 ) -> tuple[ApiKey, MintedKey]:
     now = timezone.now()
@@ -190,6 +207,7 @@ def _api_key_add(
         last4=minted.last4,
         created_at=now,
         expires_at=expires_at,
+        scopes=scopes_sorted(scopes),
         rotated_from=rotated_from,
     )
     _decide(row, policy)

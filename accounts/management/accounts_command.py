@@ -43,6 +43,7 @@ def api_key_summary(row: ApiKey) -> dict[str, object]:
         "last4": row.last4,
         "user": row.user.get_username(),
         "name": row.name,
+        "scopes": row.scopes,
         "state": row.state_at(timezone.now()).value,
         "created_at": instant(row.created_at),
         "expires_at": instant(row.expires_at),

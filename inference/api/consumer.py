@@ -15,9 +15,16 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
 from accounts.contracts import Principal
+from accounts.scopes import Scope
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
-from inference.domain.errors import InternalError, MethodNotAllowed, PayloadTooLarge, SkippyError
+from inference.domain.errors import (
+    InternalError,
+    MethodNotAllowed,
+    PayloadTooLarge,
+    PermissionDenied,
+    SkippyError,
+)
 from inference.openai.request_ids import HEADER, request_id
 
 _log = logging.getLogger(__name__)
@@ -26,13 +33,14 @@ _log = logging.getLogger(__name__)
 class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
     """One HTTP request under /v1. Subclasses name their methods and write `answer`.
 
-    Order: method, authentication (before the body is gathered), body limit, `answer`. Every
+    Order: method, authentication and scope (before the body is gathered), body limit, `answer`. Every
     SkippyError becomes the error object; every other exception is logged under the request's id
     and becomes a 500 that says nothing.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("GET",)
     needs_key: ClassVar[bool] = True
+    needs_scope: ClassVar[Scope | None] = None
 
     def __init__(self, *, authenticator: Authenticator, max_body_bytes: int) -> None:
         super().__init__()
@@ -75,6 +83,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             if self._request is None:
                 await self._admit()
                 self.authenticated()
+                self._authorize()
             self._gather(message.get("body", b""))
         except SkippyError as error:
             self._start(self.refuse(error))
@@ -105,6 +114,12 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             )
         if self.needs_key:
             self.principal = await self._authenticator.authenticate(self.scope["headers"])
+
+    def _authorize(self) -> None:
+        """After `authenticated`: a refusal for want of a scope is recorded like any other."""
+        if self.needs_scope is None or (self.principal and self.needs_scope in self.principal.scopes):
+            return
+        raise PermissionDenied(f"This needs an API key with the scope `{self.needs_scope.value}`.")
 
     def _gather(self, part: bytes) -> None:
         self._num_body_bytes += len(part)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
+from accounts.scopes import Scope
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
@@ -63,6 +64,7 @@ class GeneratingConsumer(ApiConsumer):
     """POST only. Every request that passed authentication leaves one record, however it ends."""
 
     methods = ("POST",)
+    needs_scope = Scope.INFERENCE
     endpoint: ClassVar[str]
 
     def __init__(self, *, runtime: Runtime, **rest: Any) -> None:

@@ -1,5 +1,5 @@
 """manage.py api_key_create --user NAME --name NAME [--expires-in-days N]
-[--priority CLASS] [--session-trust] [--json]"""
+[--scope SCOPE]... [--priority CLASS] [--session-trust] [--json]"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts import services
 from accounts.contracts import KeyPriority, Policy
 from accounts.management.accounts_command import AccountsCommand, api_key_summary
+from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 
 MAX_DAYS = 36_500
 
@@ -39,6 +40,13 @@ class Command(AccountsCommand):
         parser.add_argument(
             "--session-trust", action="store_true", help="believe sessions named in SKIPPY_SESSION_HEADER"
         )
+        parser.add_argument(
+            "--scope",
+            action="append",
+            choices=[one.value for one in Scope],
+            help="what the key may be used for; repeat it for several "
+            f"(default: {' and '.join(scopes_sorted(DEFAULT_SCOPES))})",
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object, with `key`")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -46,10 +54,11 @@ class Command(AccountsCommand):
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
         priority = KeyPriority(options["priority"]) if options["priority"] else None
         policy = Policy(has_session_trust=options["session_trust"], priority=priority)
+        scopes = frozenset(map(Scope, options["scope"])) if options["scope"] else DEFAULT_SCOPES
         with transaction.atomic():  # a refused name leaves no user behind
             user = services.user_ensure(username=options["user"])
             row, minted = services.api_key_create(
-                user=user, name=options["name"], expires_at=expires_at, policy=policy
+                user=user, name=options["name"], expires_at=expires_at, policy=policy, scopes=scopes
             )
         if options["json"]:
             self.print_json({"key": minted.plaintext, **api_key_summary(row)})
