@@ -10,8 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
 
 from accounts.scopes import DEFAULT_SCOPES, Scope
+
+Network = IPv4Network | IPv6Network
 
 
 class AccountsUnavailable(Exception):
@@ -36,12 +40,118 @@ class KeyPriority(StrEnum):
     BATCH = "batch"
 
 
+def lowest_priority(*decided: KeyPriority | None) -> KeyPriority:
+    """The class that holds where key, user and team were decided about: whoever is above bounds who is
+    below. NORMAL where nobody decided; INTERACTIVE takes a decision that nobody above speaks against."""
+    order = list(KeyPriority)
+    return max((one for one in decided if one is not None), key=order.index, default=KeyPriority.NORMAL)
+
+
+class BudgetPeriod(StrEnum):
+    """The calendar's days, weeks (from Monday) and months, in UTC: when a token budget begins anew."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one key, user or team may do at most. None (or empty) does not limit.
+
+    Requests and tokens are counted over the last minute, tokens as prompt and output together.
+    `budget_alert_percent`: the share of a token budget from which on its use is worth telling.
+    """
+
+    max_requests_per_minute: int | None = None
+    max_tokens_per_minute: int | None = None
+    max_parallel_requests: int | None = None
+    max_tokens_per_day: int | None = None
+    max_tokens_per_week: int | None = None
+    max_tokens_per_month: int | None = None
+    budget_alert_percent: int = 80
+    allowed_models: tuple[str, ...] = ()
+    allowed_networks: tuple[Network, ...] = ()
+
+    def budget(self, period: BudgetPeriod) -> int | None:
+        match period:
+            case BudgetPeriod.DAY:
+                return self.max_tokens_per_day
+            case BudgetPeriod.WEEK:
+                return self.max_tokens_per_week
+            case BudgetPeriod.MONTH:
+                return self.max_tokens_per_month
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether anything here is counted, and so has to be looked up for each request."""
+        return any(
+            limit is not None
+            for limit in (
+                self.max_requests_per_minute,
+                self.max_tokens_per_minute,
+                self.max_parallel_requests,
+                self.max_tokens_per_day,
+                self.max_tokens_per_week,
+                self.max_tokens_per_month,
+            )
+        )
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """The limits of a key and of those above it. All of them hold at once, so that no key gets past
+    its user nor a user past its team, whatever was written where and when."""
+
+    of_key: Limits = NO_LIMITS
+    of_user: Limits = NO_LIMITS
+    of_team: Limits = NO_LIMITS
+
+    @property
+    def all(self) -> tuple[Limits, Limits, Limits]:
+        return (self.of_key, self.of_user, self.of_team)
+
+    @property
+    def has_counts(self) -> bool:
+        return any(limits.has_counts for limits in self.all)
+
+    def allows_model(self, model_id: str) -> bool:
+        return all(not limits.allowed_models or model_id in limits.allowed_models for limits in self.all)
+
+    def allows_address(self, address: str | None) -> bool:
+        """Whether a client may call from this address, as the trusted proxies tell it. Where networks
+        are named, an address that is not known or not readable is none of theirs."""
+        if not any(limits.allowed_networks for limits in self.all):
+            return True
+        client = _address(address)
+        return client is not None and all(
+            not limits.allowed_networks or any(client in network for network in limits.allowed_networks)
+            for limits in self.all
+        )
+
+
+def _address(text: str | None) -> IPv4Address | IPv6Address | None:
+    """An IPv4 address that a dual-stack socket shows as ::ffff:a.b.c.d is that IPv4 address."""
+    try:
+        address = ip_address(text or "")
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+NO_KEY_LIMITS = KeyLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What an administrator decided about a user, or about one key.
 
     `has_session_trust`: the session named in the configured header is believed. `priority` None
-    leaves it to whoever decides next: the user for a key, the service (NORMAL) for a user.
+    leaves it to whoever is above: the user for a key, the team for a user, the service (NORMAL) then.
     """
 
     has_session_trust: bool = False
@@ -59,6 +169,8 @@ class Principal:
     has_session_trust: bool = False
     priority: KeyPriority = KeyPriority.NORMAL
     scopes: frozenset[Scope] = DEFAULT_SCOPES
+    team_id: int | None = None
+    limits: KeyLimits = NO_KEY_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

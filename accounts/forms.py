@@ -10,6 +10,7 @@ from django import forms
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from accounts.models.limit_columns import LIMIT_COLUMNS
 from accounts.scopes import SCOPE_MEANINGS, Scope
 
 
@@ -18,7 +19,7 @@ def _new_submission_id() -> str:
 
 
 class ApiKeyChangeForm(forms.ModelForm):
-    """Name, end, scopes and policy of a key that is there."""
+    """Name, end, scopes, policy and limits of a key that is there."""
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope.value, f"{scope.value}: {SCOPE_MEANINGS[scope]}") for scope in Scope],
@@ -29,7 +30,7 @@ class ApiKeyChangeForm(forms.ModelForm):
 
     class Meta:
         model = ApiKey
-        fields: ClassVar = ["name", "expires_at", "scopes", "priority", "has_session_trust"]
+        fields: ClassVar = ["name", "expires_at", "scopes", "priority", "has_session_trust", *LIMIT_COLUMNS]
 
     def clean_expires_at(self) -> datetime | None:
         if "expires_at" not in self.changed_data:
@@ -47,7 +48,7 @@ class ApiKeyAddForm(ApiKeyChangeForm):
     submission_id = forms.CharField(widget=forms.HiddenInput, max_length=64, initial=_new_submission_id)
 
     class Meta(ApiKeyChangeForm.Meta):
-        fields: ClassVar = ["user", "name", "expires_at", "scopes", "priority", "has_session_trust"]
+        fields: ClassVar = ["user", *ApiKeyChangeForm.Meta.fields]
 
     def clean_user(self) -> Any:
         user = self.cleaned_data["user"]

@@ -1,4 +1,4 @@
-"""Names that people give to keys: whatever reads well, nothing that breaks what shows or stores it.
+"""Names that people give to keys and teams: whatever reads well, nothing that breaks what shows or stores it.
 
 Postgres refuses NUL, UTF-8 has no lone surrogates, a line break forges a log line, and a
 bidirectional override makes a list read as something else. Each is refused here with a sentence,
@@ -23,20 +23,20 @@ _REFUSED_CATEGORIES = {
 }
 
 
-def validate_key_name(name: str) -> None:
+def validate_name(name: str) -> None:
     """Raises ValidationError (codes: blank, too_long, bad_character) with a sentence for people.
 
     The character is named by its code point, since showing it is what must not be done.
     """
     if not name.strip():
-        raise ValidationError("A key needs a name.", code="blank")
+        raise ValidationError("A name is needed.", code="blank")
     if len(name) > MAX_NAME_LENGTH:
-        raise ValidationError(f"A key's name has at most {MAX_NAME_LENGTH} characters.", code="too_long")
+        raise ValidationError(f"A name has at most {MAX_NAME_LENGTH} characters.", code="too_long")
     for character in name:
         what = _REFUSED_CATEGORIES.get(unicodedata.category(character))
         if what is None and character in _BIDI_CONTROLS:
             what = "a text direction control"
         if what is not None:
             raise ValidationError(
-                f"A key's name must not contain {what} (U+{ord(character):04X}).", code="bad_character"
+                f"A name must not contain {what} (U+{ord(character):04X}).", code="bad_character"
             )

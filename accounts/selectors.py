@@ -20,6 +20,7 @@ from accounts import keys
 from accounts.contracts import AccountsUnavailable, KeyFacts, KeyLookup, KeyState
 from accounts.key_cache import KeyCache
 from accounts.models import ApiKey
+from accounts.models.limit_columns import LIMIT_COLUMNS
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,10 @@ _FACTS = (
     "user__is_active",
     "user__policy__has_session_trust",
     "user__policy__priority",
+    "user__policy__team__priority",
+    *LIMIT_COLUMNS,
+    *(f"user__policy__{column}" for column in LIMIT_COLUMNS),
+    *(f"user__policy__team__{column}" for column in LIMIT_COLUMNS),
 )
 
 
@@ -75,7 +80,7 @@ def api_key_facts_read(digest: str) -> KeyFacts | None:
     """
     close_old_connections()
     try:
-        return ApiKey.objects.select_related("user__policy").only(*_FACTS).get(digest=digest).facts()
+        return ApiKey.objects.select_related("user__policy__team").only(*_FACTS).get(digest=digest).facts()
     except ObjectDoesNotExist:
         return None
     except DatabaseFailure as error:
@@ -104,7 +109,7 @@ async def api_key_lookup(*, plaintext: str, cache: KeyCache = api_key_cache) -> 
 
 def api_keys_for_listing(*, username: str | None = None) -> QuerySet[ApiKey]:
     """All keys, newest first, with their users and without their digests; those of one user if named."""
-    rows = ApiKey.objects.select_related("user__policy").defer("digest")
+    rows = ApiKey.objects.select_related("user__policy__team").defer("digest")
     return rows if username is None else rows.filter(user__username=username)
 
 
@@ -115,7 +120,7 @@ def api_key_find(*, reference: str) -> ApiKey:
     (also when the others are revoked: a person who is not sure should say which). Messages never
     repeat the reference, since it may be a key.
     """
-    rows = ApiKey.objects.select_related("user__policy").defer("digest")
+    rows = ApiKey.objects.select_related("user__policy__team").defer("digest")
     if reference.isascii() and reference.isdigit():
         found = list(rows.filter(pk=int(reference))) if len(reference) < 19 else []
     elif keys.is_well_formed(reference):

@@ -19,9 +19,10 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from accounts import keys
-from accounts.contracts import KeyState, Policy
+from accounts.contracts import NO_LIMITS, KeyPriority, KeyState, Limits, Policy
 from accounts.keys import MintedKey
-from accounts.models import ApiKey, UserPolicy
+from accounts.models import ApiKey, Team, UserPolicy
+from accounts.models.limit_columns import LIMIT_COLUMNS
 from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 from accounts.selectors import api_key_cache
 
@@ -69,12 +70,19 @@ def api_key_create(
     expires_at: datetime | None = None,
     policy: Policy = NO_POLICY,
     scopes: frozenset[Scope] = DEFAULT_SCOPES,
+    limits: Limits = NO_LIMITS,
 ) -> tuple[ApiKey, MintedKey]:
     """A new key of `user`. `expires_at` is aware and in the future, or None for a key without an end."""
     if not user.is_active:
         raise ValidationError({"user": "This user is inactive: a key would open nothing."})
     return _api_key_add(
-        user=user, name=name, expires_at=expires_at, policy=policy, scopes=scopes, rotated_from=None
+        user=user,
+        name=name,
+        expires_at=expires_at,
+        policy=policy,
+        scopes=scopes,
+        limits=limits,
+        rotated_from=None,
     )
 
 
@@ -85,17 +93,19 @@ def api_key_update(
     expires_at: datetime | None,
     policy: Policy | None = None,
     scopes: frozenset[Scope] | None = None,
+    limits: Limits | None = None,
 ) -> ApiKey:
     """Rename a key, move its end, or decide about it and what it may do (None leaves that as it is);
     a new end lies in the future, also for an expired key."""
     _validate_expiry(expires_at, now=timezone.now(), unless=key.expires_at)
     key.name = name
     key.expires_at = expires_at
-    key.clean_fields(exclude=["user", "digest"])
     _decide(key, key.policy() if policy is None else policy)
     if scopes is not None:
         key.scopes = scopes_sorted(scopes)
-    key.save(update_fields=["name", "expires_at", "has_session_trust", "priority", "scopes"])
+    key.set_limits(key.limits() if limits is None else limits)
+    key.clean_fields(exclude=["user", "digest"])
+    key.save(update_fields=["name", "expires_at", "has_session_trust", "priority", "scopes", *LIMIT_COLUMNS])
     _forget_at_commit(key)
     return key
 
@@ -118,7 +128,7 @@ def api_key_delete(*, key: ApiKey) -> None:
 
 @transaction.atomic
 def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[ApiKey, MintedKey]:
-    """Replace a live key by a new one of the same user, name, end, policy and scopes.
+    """Replace a live key by a new one of the same user, name, end, policy, scopes and limits.
 
     The old one is revoked at once, or expires after `grace` (at most 30 days) for clients that
     need time to change over; `grace` never moves an earlier end. A key is replaced once, so that
@@ -139,6 +149,7 @@ def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[Api
         expires_at=old.expires_at,
         policy=old.policy(),
         scopes=old.granted_scopes(),
+        limits=old.limits(),
         rotated_from=old,
     )
     if grace:
@@ -151,14 +162,46 @@ def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[Api
     return new, minted
 
 
-def user_policy_set(*, user: AbstractUser, policy: Policy) -> UserPolicy:
-    """Decide about a user, for all of its keys that nothing else was decided about."""
-    row, _ = UserPolicy.objects.update_or_create(
-        user=user,
-        defaults={"has_session_trust": policy.has_session_trust, "priority": policy.priority or ""},
-    )
+def user_policy_set(*, user: AbstractUser, policy: Policy, limits: Limits | None = None) -> UserPolicy:
+    """Decide about a user, for all of its keys together; limits None leaves those as they are."""
+    row = UserPolicy.objects.filter(user=user).first() or UserPolicy(user=user)
+    row.has_session_trust = policy.has_session_trust
+    row.priority = policy.priority or ""
+    row.set_limits(row.limits() if limits is None else limits)
+    row.clean_fields(exclude=["user", "team"])
+    row.save()
     transaction.on_commit(users_forget)
     return row
+
+
+def user_team_set(*, user: AbstractUser, team: Team | None) -> UserPolicy:
+    """Put a user into a team, or into none."""
+    row, _ = UserPolicy.objects.update_or_create(user=user, defaults={"team": team})
+    transaction.on_commit(users_forget)
+    return row
+
+
+def team_create(*, name: str, priority: KeyPriority | None = None, limits: Limits = NO_LIMITS) -> Team:
+    """A team without members. The name is no other team's."""
+    return team_update(team=Team(), name=name, priority=priority, limits=limits)
+
+
+def team_update(*, team: Team, name: str, priority: KeyPriority | None, limits: Limits) -> Team:
+    """Rename a team, or decide about it."""
+    team.name = name
+    team.priority = priority or ""
+    team.set_limits(limits)
+    team.full_clean(validate_constraints=False)
+    team.save()
+    transaction.on_commit(users_forget)
+    return team
+
+
+def team_delete(*, team: Team) -> None:
+    """Remove a team that nobody is in any more."""
+    if team.members.exists():
+        raise ValidationError("A team with members cannot be deleted: put them elsewhere first.")
+    team.delete()
 
 
 def users_forget() -> None:
@@ -194,6 +237,7 @@ def _api_key_add(
     expires_at: datetime | None,
     policy: Policy,
     scopes: frozenset[Scope],
+    limits: Limits,
     rotated_from: ApiKey | None,
 ) -> tuple[ApiKey, MintedKey]:
     now = timezone.now()
@@ -211,6 +255,7 @@ def _api_key_add(
         rotated_from=rotated_from,
     )
     _decide(row, policy)
+    row.set_limits(limits)
     row.clean_fields(exclude=["user"])
     row.save(force_insert=True)
     # The digest may be remembered as unknown only if somebody guessed 256 bits: nothing to forget.

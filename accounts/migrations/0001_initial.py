@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
             name='ApiKey',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(help_text='What the key is for. Shown in lists, logs and usage.', max_length=100, validators=[accounts.names.validate_key_name], verbose_name='name')),
+                ('name', models.CharField(help_text='What the key is for. Shown in lists, logs and usage.', max_length=100, validators=[accounts.names.validate_name], verbose_name='name')),
                 ('digest', models.CharField(editable=False, max_length=64, verbose_name='SHA-256 of the key')),
                 ('visible_prefix', models.CharField(db_index=True, editable=False, max_length=32, verbose_name='prefix')),
                 ('last4', models.CharField(editable=False, max_length=4, verbose_name='last four characters')),

@@ -90,11 +90,12 @@ class TestPolicies:
         [
             (None, Policy(), (False, KeyPriority.NORMAL)),
             (Policy(True, KeyPriority.BATCH), Policy(), (True, KeyPriority.BATCH)),
-            (Policy(False, KeyPriority.BATCH), Policy(True, KeyPriority.NORMAL), (True, KeyPriority.NORMAL)),
+            (Policy(False, KeyPriority.BATCH), Policy(True, KeyPriority.NORMAL), (True, KeyPriority.BATCH)),
+            (Policy(False, KeyPriority.NORMAL), Policy(False, KeyPriority.BATCH), (False, KeyPriority.BATCH)),
             (Policy(False, None), Policy(False, KeyPriority.INTERACTIVE), (False, KeyPriority.INTERACTIVE)),
         ],
     )
-    def test_what_was_decided_about_the_key_comes_before_the_user(
+    def test_what_was_decided_about_the_key_stays_below_what_was_decided_about_the_user(
         self, ann, of_user, of_key, expected
     ) -> None:
         if of_user is not None:

@@ -7,14 +7,14 @@ from django.core.exceptions import ValidationError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.names import MAX_NAME_LENGTH, validate_key_name
+from accounts.names import MAX_NAME_LENGTH, validate_name
 
 
 @pytest.mark.parametrize(
     "name", ["laptop", "a", "CI – nightly (Zürich)", "日本語", "👩‍💻", "x" * MAX_NAME_LENGTH, " a "]
 )
 def test_ordinary_names_are_taken(name: str) -> None:
-    validate_key_name(name)
+    validate_name(name)
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_ordinary_names_are_taken(name: str) -> None:
 )
 def test_others_are_refused_with_a_code(name: str, code: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        validate_key_name(name)
+        validate_name(name)
     assert caught.value.code == code
 
 
 @given(st.text(alphabet=st.characters(), max_size=120))
 def test_what_is_taken_can_be_stored_and_what_is_refused_says_why_in_ascii(name: str) -> None:
     try:
-        validate_key_name(name)
+        validate_name(name)
     except ValidationError as error:
         assert error.message.isascii()
     else:

@@ -1,4 +1,4 @@
-"""Users and keys in Django's admin.
+"""Keys in Django's admin.
 
 A new key is shown exactly once: the answer to the POST that made it holds the key, is not stored
 by anybody (no session, no message, no log entry; `Cache-Control: no-store`), and sending the same
@@ -11,13 +11,10 @@ used. What was used stays, so that what was done with it remains attributable.
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote, unquote
-from django.contrib.auth import get_user_model
-from django.contrib.auth.admin import UserAdmin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -27,10 +24,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from accounts import services
+from accounts.admin.limit_fieldset import LIMIT_FIELDSET
 from accounts.contracts import KeyState
 from accounts.forms import ApiKeyAddForm, ApiKeyChangeForm, ApiKeyRotateForm
 from accounts.keys import MintedKey
-from accounts.models import ApiKey, UserPolicy
+from accounts.models import ApiKey
 from accounts.selectors import api_keys_for_listing
 
 _STATE_LABELS = {
@@ -95,10 +93,9 @@ class ApiKeyAdmin(admin.ModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
         return api_keys_for_listing()
 
-    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
-        if obj is None:
-            return ["user", *_DECIDED, "submission_id"]
-        return ["user", *_DECIDED, *_TOLD]
+    def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> list[tuple[Any, Any]]:
+        rest = ["submission_id"] if obj is None else _TOLD
+        return [(None, {"fields": ["user", *_DECIDED, *rest]}), LIMIT_FIELDSET]
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
         if obj is None:
@@ -161,6 +158,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
                 expires_at=obj.expires_at,
                 policy=obj.policy(),
                 scopes=obj.granted_scopes(),
+                limits=obj.limits(),
             )
             return
         row, minted = services.api_key_create(
@@ -169,6 +167,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
             expires_at=obj.expires_at,
             policy=obj.policy(),
             scopes=obj.granted_scopes(),
+            limits=obj.limits(),
         )
         obj.pk = row.pk
         obj.refresh_from_db()
@@ -281,27 +280,3 @@ class ApiKeyAdmin(admin.ModelAdmin):
     def _sent_forms(self, request: HttpRequest) -> list[str]:
         sent: list[str] = request.session.get(_SENT_FORMS, [])
         return sent
-
-
-class UserPolicyInline(admin.StackedInline):
-    """Session trust and priority on the page of a user."""
-
-    model = UserPolicy
-    can_delete = False
-    verbose_name_plural = "policy"
-
-
-admin.site.unregister(get_user_model())
-
-
-@admin.register(get_user_model())
-class AccountAdmin(UserAdmin):
-    """Django's own page and the user's policy; a user who is switched off stops at once in this
-    process, in 5 s elsewhere, and so does a policy."""
-
-    inlines: ClassVar = [UserPolicyInline]
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
-        if change:
-            transaction.on_commit(partial(services.users_forget))

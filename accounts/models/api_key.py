@@ -1,8 +1,4 @@
-"""Tables of accounts. Users are Django's own; this adds the keys by which programs sign in, and what an
-administrator decided about users and keys.
-
-Columns and constraints only: `services` writes, `selectors` reads.
-"""
+"""The keys by which programs sign in."""
 
 from __future__ import annotations
 
@@ -14,12 +10,21 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
-from accounts.contracts import KeyFacts, KeyPriority, KeyState, Policy, Principal
-from accounts.names import MAX_NAME_LENGTH, validate_key_name
+from accounts.contracts import (
+    NO_LIMITS,
+    KeyFacts,
+    KeyLimits,
+    KeyPriority,
+    KeyState,
+    Policy,
+    Principal,
+    lowest_priority,
+)
+from accounts.models.limit_columns import LimitColumns, limit_constraints
+from accounts.models.priority_column import PRIORITIES, is_known_priority
+from accounts.models.user_policy import UserPolicy
+from accounts.names import MAX_NAME_LENGTH, validate_name
 from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
-
-_PRIORITIES: list[tuple[str, str]] = [(priority.value, priority.value) for priority in KeyPriority]
-_KNOWN_PRIORITY = models.Q(priority__in=["", *[priority.value for priority in KeyPriority]])
 
 
 def default_scopes() -> list[str]:
@@ -27,41 +32,7 @@ def default_scopes() -> list[str]:
     return scopes_sorted(DEFAULT_SCOPES)
 
 
-class UserPolicy(models.Model):
-    """What holds for all keys of one user. A user without a row has the defaults."""
-
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="policy", verbose_name="user"
-    )
-    has_session_trust = models.BooleanField(
-        "session trust",
-        default=False,
-        help_text="Sessions named in the configured header are believed, for all keys of this user.",
-    )
-    priority = models.CharField(
-        "priority",
-        max_length=16,
-        blank=True,
-        default="",
-        choices=_PRIORITIES,
-        help_text="Who goes first where there is more work than lanes. Empty: normal.",
-    )
-
-    class Meta:
-        verbose_name = "policy"
-        verbose_name_plural = "policies"
-        constraints: ClassVar = [
-            models.CheckConstraint(condition=_KNOWN_PRIORITY, name="userpolicy_priority_is_known"),
-        ]
-
-    def __str__(self) -> str:
-        return f"policy of user {self.user_id}"
-
-    def policy(self) -> Policy:
-        return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)
-
-
-class ApiKey(models.Model):
+class ApiKey(LimitColumns):
     """One key of one user. Holds what is needed to recognise it, and nothing that could open anything.
 
     A key is never made valid again: it ends by `revoked_at` or `expires_at`, and a user with keys
@@ -74,7 +45,7 @@ class ApiKey(models.Model):
     name = models.CharField(
         "name",
         max_length=MAX_NAME_LENGTH,
-        validators=[validate_key_name],
+        validators=[validate_name],
         help_text="What the key is for. Shown in lists, logs and usage.",
     )
     digest = models.CharField("SHA-256 of the key", max_length=64, editable=False)
@@ -98,8 +69,9 @@ class ApiKey(models.Model):
         max_length=16,
         blank=True,
         default="",
-        choices=_PRIORITIES,
-        help_text="Who goes first where there is more work than lanes. Empty: the user's.",
+        choices=PRIORITIES,
+        help_text="Who goes first where there is more work than lanes; never above the user's. "
+        "Empty: the user's.",
     )
     scopes = ArrayField(
         models.CharField(max_length=32, choices=[(scope.value, scope.value) for scope in Scope]),
@@ -134,11 +106,12 @@ class ApiKey(models.Model):
                 condition=models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=models.F("created_at")),
                 name="apikey_expires_after_creation",
             ),
-            models.CheckConstraint(condition=_KNOWN_PRIORITY, name="apikey_priority_is_known"),
+            is_known_priority("apikey"),
             models.CheckConstraint(
                 condition=models.Q(scopes__contained_by=[scope.value for scope in Scope]),
                 name="apikey_scopes_are_known",
             ),
+            *limit_constraints("apikey"),
         ]
 
     def __str__(self) -> str:
@@ -157,9 +130,11 @@ class ApiKey(models.Model):
         return frozenset(Scope(name) for name in self.scopes)
 
     def facts(self) -> KeyFacts:
-        """This row as accounts' contracts see it; reads the user and its policy, so select them along."""
+        """This row as accounts' contracts see it; reads user, policy and team, so select them along."""
         row: UserPolicy | None = getattr(self.user, "policy", None)
-        of_user, of_key = Policy() if row is None else row.policy(), self.policy()
+        team = None if row is None else row.team
+        of_key = self.policy()
+        of_user = Policy() if row is None else row.policy()
         return KeyFacts(
             principal=Principal(
                 user_id=self.user_id,
@@ -167,8 +142,16 @@ class ApiKey(models.Model):
                 key_id=self.pk,
                 key_name=self.name,
                 has_session_trust=of_key.has_session_trust or of_user.has_session_trust,
-                priority=of_key.priority or of_user.priority or KeyPriority.NORMAL,
+                priority=lowest_priority(
+                    of_key.priority, of_user.priority, None if team is None else team.known_priority()
+                ),
                 scopes=self.granted_scopes(),
+                team_id=None if team is None else team.pk,
+                limits=KeyLimits(
+                    of_key=self.limits(),
+                    of_user=NO_LIMITS if row is None else row.limits(),
+                    of_team=NO_LIMITS if team is None else team.limits(),
+                ),
             ),
             is_revoked=self.revoked_at is not None,
             expires_at=self.expires_at,

@@ -1,0 +1,7 @@
+"""Accounts in Django's admin: teams, users and keys."""
+
+from accounts.admin.api_key import ApiKeyAdmin
+from accounts.admin.team import TeamAdmin
+from accounts.admin.user import AccountAdmin
+
+__all__ = ["AccountAdmin", "ApiKeyAdmin", "TeamAdmin"]

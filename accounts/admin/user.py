@@ -1,0 +1,42 @@
+"""Users in Django's admin: its own page, and what was decided about them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.contrib.auth.admin import UserAdmin
+from django.db import transaction
+from django.http import HttpRequest
+
+from accounts import services
+from accounts.admin.limit_fieldset import LIMIT_FIELDSET
+from accounts.models import UserPolicy
+
+
+class UserPolicyInline(admin.StackedInline):
+    """Team, session trust, priority and limits on the page of a user."""
+
+    model = UserPolicy
+    can_delete = False
+    verbose_name_plural = "policy"
+    autocomplete_fields: ClassVar = ["team"]
+    fieldsets: ClassVar = [(None, {"fields": ["team", "has_session_trust", "priority"]}), LIMIT_FIELDSET]
+
+
+admin.site.unregister(get_user_model())
+
+
+@admin.register(get_user_model())
+class AccountAdmin(UserAdmin):
+    """A user who is switched off stops at once in this process, in 5 s elsewhere, and so does a
+    policy."""
+
+    inlines: ClassVar = [UserPolicyInline]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if change:
+            transaction.on_commit(partial(services.users_forget))

@@ -1,0 +1,11 @@
+"""Tables of accounts. Users are Django's own; this adds the teams that they are in, the keys by which
+programs sign in, and what an administrator decided about teams, users and keys.
+
+Columns and constraints only: `services` writes, `selectors` reads.
+"""
+
+from accounts.models.api_key import ApiKey
+from accounts.models.team import Team
+from accounts.models.user_policy import UserPolicy
+
+__all__ = ["ApiKey", "Team", "UserPolicy"]
