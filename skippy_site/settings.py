@@ -25,6 +25,7 @@ DEBUG = False
 
 INSTALLED_APPS = [
     "accounts.apps.AccountsConfig",
+    "inference.apps.InferenceConfig",
     "skippy_site.apps.SiteConfig",
     "django.contrib.admin",
     "django.contrib.auth",
@@ -86,6 +87,10 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "sessions-clear": {"task": "accounts.tasks.sessions_clear", "schedule": timedelta(days=1)},
+    "record-partitions-ensure": {
+        "task": "inference.tasks.record_partitions_ensure",
+        "schedule": timedelta(hours=6),
+    },
 }
 
 _PUBLIC_HOST = urlsplit(ENVIRONMENT.public_url).hostname

@@ -100,13 +100,17 @@ class GeneratingConsumer(ApiConsumer):
             self._conclude()
 
     def authenticated(self) -> None:
-        assert self.principal is not None
+        principal = self.principal
+        assert principal is not None
         self._lifecycle = self._runtime.lifecycle(
             RequestIdentity(
                 request_id=self.respond.request_id,
                 endpoint=self.endpoint,
-                user_id=self.principal.user_id,
-                key_id=self.principal.key_id,
+                user_id=principal.user_id,
+                username=principal.username,
+                key_id=principal.key_id,
+                key_name=principal.key_name,
+                priority=PriorityClass(principal.priority.value),
             )
         )
 
@@ -151,7 +155,12 @@ class GeneratingConsumer(ApiConsumer):
         lifecycle = self._lifecycle
         assert principal is not None and lifecycle is not None
         asked = await self.read(request)
-        lifecycle.note_request(model=asked.model, is_stream=asked.is_stream)
+        lifecycle.note_request(
+            model=asked.model,
+            is_stream=asked.is_stream,
+            end_user=asked.user or "",
+            metadata=asked.metadata,
+        )
         limits = self._runtime.settings.time_limits
         limit_s = limits.of_request(asked.timeout_s)
         try:

@@ -87,11 +87,17 @@ Event = Started | Signals | TokenBatch | Finished | Failed | Dropped
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request. Counted where text is made, so a token past a stop is not in it."""
+    """Tokens of one request. Counted where text is made, so a token past a stop is not in it.
+
+    `cached_tokens` are a part of the prompt's, `reasoning_tokens` of the completion's;
+    `injected_tokens` were put in by hooks and are in neither.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    injected_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:

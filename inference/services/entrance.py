@@ -68,6 +68,9 @@ class Entrance:
         limit_s = self._limits.admission_s or None
         arrived_ts = self._clock.monotonic()
         deadline_ts = self._deadline_ts(request)
+        lifecycle.note_submitted(
+            num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
+        )
         try:
             async with asyncio.timeout(limit_s) as deadline:
                 handle = await self._submit(generation, model, caller, deadline_ts)

@@ -105,7 +105,9 @@ class GenerationStream:
     def close(self) -> None:
         """Free lane and cells if they are still held, and note what was used so far."""
         self._handle.cancel()
-        self._lifecycle.note_usage(self._usage(), first_token_ts=self._first_token_ts)
+        self._lifecycle.note_usage(
+            self._usage(), first_token_ts=self._first_token_ts, last_token_ts=self._last_token_ts
+        )
 
     async def _next_event(self) -> Event:
         try:

@@ -6,24 +6,34 @@ by its client while any of these is happening. Whoever ends it first decides; th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
 
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+from inference.domain.priority import PriorityClass
+from inference.domain.record_ids import new_record_id
 from inference.domain.rejection_reason import RejectionReason
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """Who asked for what; known once authentication passed."""
+    """Who asked for what; known once authentication passed. Names are as they were then."""
 
     request_id: str
     endpoint: str
     user_id: int
     key_id: int
+    username: str = ""
+    key_name: str = ""
+    team_id: int | None = None
+    team_name: str = ""
+    priority: PriorityClass = PriorityClass.NORMAL
 
 
 class RequestLifecycle:
@@ -38,8 +48,15 @@ class RequestLifecycle:
         self._recorder = recorder
         self._clock = clock
         self._arrived_ts = clock.monotonic()
+        self._created_at = datetime.fromtimestamp(clock.unix_time(), UTC)
+        self.record_id: UUID = new_record_id(self._created_at)
+        self._submitted_ts: float | None = None
         self._started_ts: float | None = None
         self._first_token_ts: float | None = None
+        self._last_token_ts: float | None = None
+        self._max_tokens = 0
+        self._end_user = ""
+        self._metadata: Mapping[str, str] = {}
         self._usage: Usage | None = None
         self._model = ""
         self._is_stream = False
@@ -51,20 +68,37 @@ class RequestLifecycle:
     def is_ended(self) -> bool:
         return self._is_ended
 
-    def note_request(self, *, model: str, is_stream: bool) -> None:
+    def note_request(
+        self,
+        *,
+        model: str,
+        is_stream: bool,
+        end_user: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
         self._model = model
         self._is_stream = is_stream
+        self._end_user = end_user
+        self._metadata = metadata or {}
 
     def note_session(self, session: int | None, *, is_ignored: bool) -> None:
         self._session = session
         self._was_session_ignored = is_ignored
 
+    def note_submitted(self, *, num_prompt_tokens: int, max_tokens: int) -> None:
+        """It asks for a lane from now on. Until it has one, its prompt costs nothing."""
+        self._submitted_ts = self._clock.monotonic()
+        self._max_tokens = max_tokens
+
     def note_started(self, at_ts: float) -> None:
         self._started_ts = at_ts
 
-    def note_usage(self, usage: Usage, *, first_token_ts: float | None) -> None:
+    def note_usage(
+        self, usage: Usage, *, first_token_ts: float | None, last_token_ts: float | None = None
+    ) -> None:
         self._usage = usage
         self._first_token_ts = first_token_ts
+        self._last_token_ts = last_token_ts
 
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
@@ -118,11 +152,17 @@ class RequestLifecycle:
         identity = self.identity
         self._recorder.record(
             RequestSummary(
+                record_id=self.record_id,
+                created_at=self._created_at,
                 request_id=identity.request_id,
                 endpoint=identity.endpoint,
                 model=self._model,
                 user_id=identity.user_id,
+                username=identity.username,
                 key_id=identity.key_id,
+                key_name=identity.key_name,
+                team_id=identity.team_id,
+                team_name=identity.team_name,
                 is_stream=self._is_stream,
                 outcome=outcome,
                 status=status,
@@ -130,8 +170,14 @@ class RequestLifecycle:
                 rejection_reason=rejection_reason,
                 finish_reason=finish_reason,
                 usage=self._usage,
+                max_tokens=self._max_tokens,
+                submitted_s=self._since_arrival(self._submitted_ts),
                 started_s=self._since_arrival(self._started_ts),
                 first_token_s=self._since_arrival(self._first_token_ts),
+                last_token_s=self._since_arrival(self._last_token_ts),
+                priority=identity.priority,
+                end_user=self._end_user,
+                metadata=self._metadata,
                 total_s=self._clock.monotonic() - self._arrived_ts,
                 session=self._session,
                 was_session_ignored=self._was_session_ignored,
