@@ -12,7 +12,6 @@ from datetime import datetime
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-
 from accounts.scopes import DEFAULT_SCOPES, Scope
 
 Network = IPv4Network | IPv6Network

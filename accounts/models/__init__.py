@@ -4,8 +4,9 @@ programs sign in, and what an administrator decided about teams, users and keys.
 Columns and constraints only: `services` writes, `selectors` reads.
 """
 
+from accounts.models.administrative_change import AdministrativeChange
 from accounts.models.api_key import ApiKey
 from accounts.models.team import Team
 from accounts.models.user_policy import UserPolicy
 
-__all__ = ["ApiKey", "Team", "UserPolicy"]
+__all__ = ["AdministrativeChange", "ApiKey", "Team", "UserPolicy"]
