@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError
@@ -33,6 +34,14 @@ class AccountsCommand(BaseCommand):
 
     def print_json(self, value: object) -> None:
         self.stdout.write(json.dumps(value, ensure_ascii=False))
+
+
+def user_named(username: str) -> Any:
+    """Raises CommandError where there is nobody of this name."""
+    found = get_user_model().objects.filter(username=username).first()
+    if found is None:
+        raise CommandError("There is no such user.")
+    return found
 
 
 def api_key_summary(row: ApiKey) -> dict[str, object]:

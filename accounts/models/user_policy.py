@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from accounts.contracts import KeyPriority, Policy
 from accounts.models.limit_columns import LimitColumns, limit_constraints
 from accounts.models.priority_column import PRIORITIES, is_known_priority
 from accounts.models.team import Team
+
+MAX_OWN_KEYS = 1000
 
 
 class UserPolicy(LimitColumns):
@@ -41,6 +44,20 @@ class UserPolicy(LimitColumns):
         choices=PRIORITIES,
         help_text="Who goes first where there is more work than lanes; never above the team's. "
         "Empty: the team's, or normal.",
+    )
+
+    max_own_keys = models.PositiveSmallIntegerField(
+        "own keys",
+        default=0,
+        validators=[MaxValueValidator(MAX_OWN_KEYS)],
+        help_text="Keys that this user may make and have, those made for him included. 0: he makes none.",
+    )
+    max_own_key_days = models.PositiveSmallIntegerField(
+        "days of own keys",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Keys that this user makes himself end after so many days at most. Empty: no bound.",
     )
 
     class Meta:
