@@ -5,6 +5,7 @@ A key is in an answer once, when it is made or replaced. Keys of others look lik
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.contrib.auth import get_user_model
@@ -44,7 +45,7 @@ _OWN_CHANGING = frozenset({"name"})
 
 
 def visible_keys(caller: ApiCaller) -> QuerySet[ApiKey]:
-    rows = ApiKey.objects.select_related("user").defer("digest")
+    rows = ApiKey.objects.select_related("user__policy__team").defer("digest")
     return rows if caller.has(Scope.KEYS) else rows.filter(user_id=caller.user_id)
 
 
@@ -176,9 +177,8 @@ class ApiKeyRotationView(ManagementView):
         body.is_valid(raise_exception=True)
         row = _found(self.caller, key_id)
         check_grantable(self.caller, row.granted_scopes())
-        return _shown_once(
-            *services.api_key_rotate(key=row, grace=body.validated_data["grace_s"]), status=201
-        )
+        grace = timedelta(seconds=body.validated_data["grace_s"])
+        return _shown_once(*services.api_key_rotate(key=row, grace=grace), status=201)
 
 
 def check_grantable(caller: ApiCaller, scopes: frozenset[Scope]) -> None:

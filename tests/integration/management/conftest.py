@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
 from accounts import services
@@ -100,3 +102,20 @@ def manager(program) -> Program:
 @pytest.fixture
 def bob() -> User:
     return services.user_ensure(username="bob")
+
+
+@pytest.fixture
+def in_threads() -> Callable[[Callable[[], object], int], list[object]]:
+    """Runs a call in so many threads at once, each with a connection of its own; results or errors."""
+
+    def run(call: Callable[[], object], num_threads: int) -> list[object]:
+        def one() -> object:
+            try:
+                return call()
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(num_threads) as threads:
+            return [future.result() for future in [threads.submit(one) for _ in range(num_threads)]]
+
+    return run
