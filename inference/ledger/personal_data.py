@@ -19,9 +19,13 @@ ERASE_PAGE = 5_000
 
 
 class RecordHolder:
-    """One line for each request."""
+    """One line for each request. The two numbers bound what is read and what is changed at once."""
 
     name = "records"
+
+    def __init__(self, *, max_export_rows: int = EXPORT_PAGE, max_erase_rows: int = ERASE_PAGE) -> None:
+        self._max_export_rows = max_export_rows
+        self._max_erase_rows = max_erase_rows
 
     def export_page(self, subject: DataSubject, after: Any) -> DataPage:
         rows = GenerationRecord.objects.filter(user_id=subject.user_id)
@@ -30,8 +34,8 @@ class RecordHolder:
             rows = rows.filter(created_at__gte=created_at).filter(
                 Q(created_at__gt=created_at) | Q(id__gt=record_id)
             )
-        found = list(rows.order_by("created_at", "id").values()[:EXPORT_PAGE])
-        last = found[-1] if len(found) == EXPORT_PAGE else None
+        found = list(rows.order_by("created_at", "id").values()[: self._max_export_rows])
+        last = found[-1] if len(found) == self._max_export_rows else None
         return DataPage(found, None if last is None else (last["created_at"], last["id"]))
 
     def erase(self, subject: DataSubject) -> int:
@@ -39,7 +43,9 @@ class RecordHolder:
         num_rows = 0
         left = rows
         while True:
-            times = list(left.order_by("created_at").values_list("created_at", flat=True)[:ERASE_PAGE])
+            times = list(
+                left.order_by("created_at").values_list("created_at", flat=True)[: self._max_erase_rows]
+            )
             if not times:
                 return num_rows
             num_rows += rows.filter(created_at__gte=times[0], created_at__lte=times[-1]).update(
