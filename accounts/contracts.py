@@ -169,6 +169,7 @@ class Principal:
     priority: KeyPriority = KeyPriority.NORMAL
     scopes: frozenset[Scope] = DEFAULT_SCOPES
     team_id: int | None = None
+    team_name: str = ""
     limits: KeyLimits = NO_KEY_LIMITS
 
 

@@ -40,6 +40,7 @@ _FACTS = (
     "user__is_active",
     "user__policy__has_session_trust",
     "user__policy__priority",
+    "user__policy__team__name",
     "user__policy__team__priority",
     *LIMIT_COLUMNS,
     *(f"user__policy__{column}" for column in LIMIT_COLUMNS),

@@ -23,6 +23,7 @@ from inference.admission.controller import AdmissionController, AdmissionStatist
 from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.ledger import Ledger, LedgerStatistics
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.rejection_reason import RejectionReason
@@ -139,6 +140,7 @@ class RuntimeStatistics:
     engine: EngineStatistics
     admission: AdmissionStatistics
     sessions: SessionStatistics
+    ledger: LedgerStatistics
 
 
 class EngineLoader(Protocol):
@@ -161,6 +163,7 @@ class Runtime:
         *,
         loader: EngineLoader,
         recorder: Recorder,
+        ledger: Ledger,
         clock: Clock,
         database_probe: Probe,
         broker_probe: Probe,
@@ -172,6 +175,7 @@ class Runtime:
         self.engine: Engine | None = None
         self._loader = loader
         self._recorder = recorder
+        self._ledger = ledger
         self._clock = clock
         self._database_probe = database_probe
         self._broker_probe = broker_probe
@@ -282,7 +286,7 @@ class Runtime:
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
 
     def lifecycle(self, identity: RequestIdentity) -> RequestLifecycle:
-        return RequestLifecycle(identity, recorder=self._recorder, clock=self._clock)
+        return RequestLifecycle(identity, recorder=self._recorder, ledger=self._ledger, clock=self._clock)
 
     def chat_rendering(self, request: ChatRequest) -> ChatRendering:
         model = self.catalog.model(request.model).description
@@ -311,17 +315,23 @@ class Runtime:
         if self.engine is None or self.admission is None:
             return None
         return RuntimeStatistics(
-            self.engine.statistics(), self.admission.statistics(), self.sessions.statistics()
+            self.engine.statistics(),
+            self.admission.statistics(),
+            self.sessions.statistics(),
+            self._ledger.statistics(),
         )
 
     async def readiness(self) -> Readiness:
-        """Ready needs a live engine and the database; without the broker it is only degraded."""
+        """Ready needs a live engine, a journal that can be written and the database; without the broker it
+        is only degraded."""
         if self.state is RuntimeState.FAILED:
             return Readiness(False, "failed", (self.state.value,), self._cause)
         if self.state is not RuntimeState.READY:
             return Readiness(False, "unavailable", (self.state.value,))
         if self.engine is None or not self.engine.is_alive:
             return Readiness(False, "failed", ("the engine has stopped",), self._cause)
+        if self._ledger.fault is not None:
+            return Readiness(False, "unavailable", (f"records cannot be kept: {self._ledger.fault}",))
         has_database, has_broker = await asyncio.gather(self._database_probe(), self._broker_probe())
         if not has_database:
             return Readiness(False, "unavailable", ("the database does not answer",))

@@ -18,22 +18,26 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skippy_site.settings")
 django.setup()
 
 from django.conf import settings  # noqa: E402
+from django.db import connection  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
 from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
-from inference.domain.clock import SystemClock  # noqa: E402
+from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
-from inference.routing import api_routes  # noqa: E402
+from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.store import PostgresRecordStore  # noqa: E402
+from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
-from inference.telemetry.recorder import LogRecorder  # noqa: E402
+from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
+from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
 
 
 async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
@@ -42,9 +46,21 @@ async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.close", "code": 4404})
 
 
-def make_runtime(environment: Environment) -> Runtime:
+def make_ledger(clock: Clock) -> GenerationLedger:
+    """The records of this process, in the state folder and in Django's database."""
+    ours = ("context", "cursor_factory", "prepare_threshold", "connect_timeout")
+    parameters = {
+        name: value for name, value in connection.get_connection_params().items() if name not in ours
+    }
+    return GenerationLedger(
+        settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=clock
+    )
+
+
+def make_runtime(
+    environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
+) -> Runtime:
     """The one runtime of this process, with the model that the supervisor found or fetched."""
-    clock = SystemClock()
     # Set by the supervisor, which resolves hf: names and the default model to a file.
     model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
     return Runtime(
@@ -70,18 +86,29 @@ def make_runtime(environment: Environment) -> Runtime:
             config=engine_config(environment),
             clock=clock,
         ),
-        recorder=LogRecorder(),
+        recorder=make_recorder(watching),
+        ledger=ledger,
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),
         broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),
     )
 
 
-def make_application(environment: Environment, runtime: Runtime, last_used: LastUsedBuffer) -> Any:
+def make_application(
+    environment: Environment, runtime: Runtime, watching: Watching, last_used: LastUsedBuffer
+) -> Any:
     """API routes first; what they do not know is Django's."""
-    authenticator = Authenticator(lambda key: api_key_lookup(plaintext=key), last_used.note)
+    authenticator = Authenticator(
+        lambda key: api_key_lookup(plaintext=key),
+        last_used.note,
+        note_refusal=watching.metrics.note_refused_key,
+    )
     routes = api_routes(
-        runtime=runtime, authenticator=authenticator, max_body_bytes=environment.max_body_bytes
+        runtime=runtime,
+        authenticator=authenticator,
+        watching=watching,
+        usage=DatabaseUsageDesk(),
+        max_body_bytes=environment.max_body_bytes,
     )
     router = ProtocolTypeRouter(
         {
@@ -92,7 +119,15 @@ def make_application(environment: Environment, runtime: Runtime, last_used: Last
     return TrustedProxies(router, environment.trusted_networks_text)
 
 
-_runtime = make_runtime(settings.ENVIRONMENT)
+def served_models() -> list[str]:
+    """The ids that this process serves; none while it loads."""
+    return [model.description.id for model in _runtime.catalog.models()]
+
+
+_clock = SystemClock()
+_watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=served_models)
+_ledger = make_ledger(_clock)
+_runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
 _last_used = LastUsedBuffer()
-application = make_application(settings.ENVIRONMENT, _runtime, _last_used)
-lifespan = SiteLifespan(_runtime, _last_used)
+application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used)
+lifespan = SiteLifespan(_runtime, _ledger, _last_used, _watching.telemetry)

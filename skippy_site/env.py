@@ -1,7 +1,7 @@
 """Reads the environment once, typed and checked, so that a wrong setting is one line at start.
 
-Every setting is a field of `Environment` below; docs/configuration.md is made from it. Conversion
-and ranges are msgspec's; what it cannot say (URLs, networks) is checked in `__post_init__`.
+Every setting is a field of `Environment` below; settings_page.py makes docs/configuration.md from it.
+Conversion and ranges are msgspec's; what it cannot say (URLs, networks) is checked in `__post_init__`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import sys
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -201,6 +200,41 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
     ] = "info"
+    log_format: Annotated[
+        Literal["line", "json"], Meta(description="log lines for people, or JSON objects with the request id")
+    ] = "line"
+    telemetry: Annotated[
+        Literal["off", "summary", "debug"],
+        Meta(
+            description="what is told of requests beside their records; debug adds a span for each phase, "
+            "for collectors only"
+        ),
+    ] = "summary"
+    telemetry_stderr: Annotated[
+        str,
+        Meta(
+            max_length=20,
+            description="telemetry as JSON lines on standard error, at debug where `SKIPPY_TELEMETRY` is "
+            "off; blank, 0, false, no and off do not",
+        ),
+    ] = ""
+    otlp_endpoint: Annotated[
+        str, Meta(description="base URL of a collector that takes traces over OTLP/HTTP; empty: none")
+    ] = ""
+    telemetry_retention_days: Annotated[
+        int, Meta(ge=1, le=3650, description="how long events of telemetry are kept in the database")
+    ] = 14
+    record_retention_days: Annotated[
+        int,
+        Meta(ge=0, le=36_500, description="how long records are kept, by whole months; 0: for ever"),
+    ] = 0
+    usage_retention_days: Annotated[
+        int, Meta(ge=0, le=36_500, description="how long hourly usage is kept; 0: for ever")
+    ] = 0
+    metrics_networks: Annotated[
+        str,
+        Meta(description="comma-separated networks from which /metrics may be read without a key"),
+    ] = "127.0.0.0/8,::1/128"
     database_url: Annotated[str, Meta(description="Postgres to use instead of the embedded one")] = ""
     redis_url: Annotated[str, Meta(description="Redis to use instead of the embedded Valkey")] = ""
     celery_broker_url: Annotated[str, Meta(description="Celery's broker, where it is not REDIS_URL")] = ""
@@ -215,11 +249,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"SKIPPY_ADAPTIVE_INITIAL_LIMIT: {self.adaptive_initial_limit} is more than "
                 f"SKIPPY_LANES, {self.lanes}"
             )
-        for network in self.trusted_networks_text:
-            try:
-                ipaddress.ip_network(network, strict=False)
-            except ValueError:
-                raise ValueError(f"SKIPPY_TRUSTED_PROXIES: {network!r} is not a network") from None
+        _check_networks("SKIPPY_TRUSTED_PROXIES", self.trusted_networks_text)
+        _check_networks("SKIPPY_METRICS_NETWORKS", self.metrics_networks_text)
+        if self.otlp_endpoint:
+            parts = urlsplit(self.otlp_endpoint)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("SKIPPY_OTLP_ENDPOINT: not an http(s) URL with a host")
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):
@@ -233,7 +268,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def trusted_networks_text(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.trusted_proxies.split(",") if part.strip())
+        return _parts(self.trusted_proxies)
+
+    @property
+    def metrics_networks_text(self) -> tuple[str, ...]:
+        return _parts(self.metrics_networks)
 
     @property
     def is_https(self) -> bool:
@@ -262,6 +301,18 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def connection_limit(self) -> int:
         return max(self.max_connections, self.max_queue + self.lanes)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _check_networks(name: str, networks: tuple[str, ...]) -> None:
+    for network in networks:
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            raise ValueError(f"{name}: {network!r} is not a network") from None
 
 
 UNPREFIXED = {
@@ -311,36 +362,3 @@ def _one_line(message: str, given: Mapping[str, str]) -> str:
         literal = typing.get_args(typing.get_type_hints(Environment)[field])
         text = f"expected {' or '.join(literal)}"
     return f"{variable_name(field)}: {text[0].lower()}{text[1:]}, not {shown}"
-
-
-def settings_table() -> str:
-    """All settings as a Markdown table, from the fields themselves."""
-    hints = typing.get_type_hints(Environment, include_extras=True)
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for field in msgspec.structs.fields(Environment):
-        metas = [meta for meta in typing.get_args(hints[field.name]) if isinstance(meta, Meta)]
-        meaning = next(meta.description for meta in metas if meta.description)
-        default = f"`{field.default}`" if field.default not in ("", None) else ""
-        rows.append(f"| `{variable_name(field.name)}` | {default} | {meaning} |")
-    return "\n".join(rows)
-
-
-PAGE = """\
-# Settings
-
-All settings come from the environment, are read once at start and checked: a wrong one is one line
-that names it, and exit code 2. An empty variable counts as absent. This page is made by
-`python -m skippy_site.env`.
-
-{table}
-
-Where `SKIPPY_PUBLIC_URL` is absent, the console answers under localhost, 127.0.0.1 and `SKIPPY_HOST`
-only; the API under every name. With an https URL the cookies are Secure and HSTS is on, so set it
-only where TLS really is in front.
-
-`SKIPPY_LLAMA_BACKEND` and `CMAKE_ARGS` say how llama.cpp is built, before any of these is read:
-docs/hardware.md, which also says more about GPUs, KV types and memory.
-"""
-
-if __name__ == "__main__":
-    sys.stdout.write(PAGE.format(table=settings_table()))

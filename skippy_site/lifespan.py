@@ -1,4 +1,4 @@
-"""What lives as long as the server: the runtime, the buffer of last-used times, and a watch."""
+"""What lives as long as the server: runtime, ledger, telemetry, the buffer of last-used times, a watch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import os
 import signal
 
 from accounts.last_used import LastUsedBuffer
+from inference.ledger.generation_ledger import GenerationLedger
 from inference.runtime import Runtime, RuntimeState
+from inference.telemetry.pipeline import TelemetryPipeline
 
 _log = logging.getLogger(__name__)
 
@@ -19,12 +21,22 @@ WATCH_EVERY_S = 0.5
 class SiteLifespan:
     """Implements the server adapters' Lifespan: start, begin_drain, stop."""
 
-    def __init__(self, runtime: Runtime, last_used: LastUsedBuffer) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        ledger: GenerationLedger,
+        last_used: LastUsedBuffer,
+        telemetry: TelemetryPipeline,
+    ) -> None:
         self._runtime = runtime
+        self._ledger = ledger
         self._last_used = last_used
+        self._telemetry = telemetry
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
+        self._telemetry.start()
+        await self._ledger.start()
         await self._runtime.start()
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
@@ -44,6 +56,10 @@ class SiteLifespan:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        # Last: the ends of requests that the stop itself has ended are records too.
+        await self._ledger.stop()
+        # Waits for sinks: not on the event loop.
+        await asyncio.to_thread(self._telemetry.stop)
 
     async def _watch(self) -> None:
         """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor

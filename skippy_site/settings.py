@@ -109,6 +109,17 @@ CELERY_BEAT_SCHEDULE = {
         "task": "inference.tasks.record_partitions_ensure",
         "schedule": timedelta(hours=6),
     },
+    # What no worker took until the next one comes is not made up for: that one does its work.
+    "usage-aggregate": {
+        "task": "inference.usage.tasks.aggregate",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
+    "usage-expire": {
+        "task": "inference.usage.tasks.expire",
+        "schedule": timedelta(hours=1),
+        "options": {"expires": 3600},
+    },
 }
 
 _PUBLIC_HOST = urlsplit(ENVIRONMENT.public_url).hostname
@@ -149,4 +160,4 @@ SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = False
 
 LOGGING_CONFIG = "logging.config.dictConfig"
-LOGGING = logging_configuration(ENVIRONMENT.log_level)
+LOGGING = logging_configuration(ENVIRONMENT.log_level, log_format=ENVIRONMENT.log_format)

@@ -32,6 +32,11 @@ class StateFolder:
         return self.root / "logs"
 
     @property
+    def journal(self) -> Path:
+        """Records that are not in the database yet, and requests that run."""
+        return self.root / "journal"
+
+    @property
     def run(self) -> Path:
         """Sockets, pid and lock files: things that mean nothing after a stop."""
         return self.root / "run"
@@ -55,5 +60,5 @@ class StateFolder:
 
     def make(self) -> None:
         """Create the folders that everything else expects."""
-        for folder in (self.root, self.models, self.logs, self.run):
+        for folder in (self.root, self.models, self.logs, self.journal, self.run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -29,7 +29,15 @@ class Exchange:
         self.frames: list[bytes] = []
         self.is_complete = False
         self._changed = asyncio.Event()
-        scope = {"type": "http", "method": method, "path": path, "headers": raw, "client": (client, 5)}
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": raw,
+            "client": (client, 5),
+        }
         self.task = asyncio.ensure_future(app(scope, self._incoming.get, self._send))
 
     async def _send(self, message: dict[str, Any]) -> None:

@@ -147,6 +147,7 @@ class ApiKey(LimitColumns):
                 ),
                 scopes=self.granted_scopes(),
                 team_id=None if team is None else team.pk,
+                team_name="" if team is None else team.name,
                 limits=KeyLimits(
                     of_key=self.limits(),
                     of_user=NO_LIMITS if row is None else row.limits(),

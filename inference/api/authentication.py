@@ -14,17 +14,26 @@ LookUp = Callable[[str], Awaitable[KeyLookup]]
 
 
 class Authenticator:
-    """Asks accounts who is calling. `note_use` hears of each accepted key and must not wait."""
+    """Asks accounts who is calling. `note_use` hears of each accepted key, `note_refusal` of the code of
+    each refusal; neither may wait."""
 
-    def __init__(self, look_up: LookUp, note_use: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        look_up: LookUp,
+        note_use: Callable[[int], None],
+        *,
+        note_refusal: Callable[[str], None] = lambda code: None,
+    ) -> None:
         self._look_up = look_up
         self._note_use = note_use
+        self._note_refusal = note_refusal
 
     async def authenticate(self, headers: Headers) -> Principal:
         """Raises AuthenticationFailed, or ServiceUnavailable where nobody can say (database away)."""
         key = read_bearer_of(headers)
         if key is None:
             has_header = any(name == b"authorization" for name, _ in headers)
+            self._note_refusal(AuthenticationFailed.default_code)
             raise AuthenticationFailed(KEY_REFUSALS[KeyState.UNKNOWN].message if has_header else NO_KEY)
         try:
             found = await self._look_up(key)
@@ -32,6 +41,7 @@ class Authenticator:
             raise ServiceUnavailable("Keys cannot be checked right now. Please retry shortly.") from None
         if found.principal is None:
             refusal = KEY_REFUSALS[found.state]
+            self._note_refusal(refusal.code)
             raise AuthenticationFailed(refusal.message, code=refusal.code)
         self._note_use(found.principal.key_id)
         return found.principal

@@ -25,6 +25,7 @@ from inference.domain.errors import (
     PermissionDenied,
     SkippyError,
 )
+from inference.domain.request_context import current_request_id
 from inference.openai.request_ids import HEADER, request_id
 
 _log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
+        current_request_id.set(self.respond.request_id)
         listening = asyncio.ensure_future(super().__call__(scope, receive, send))
         self._listening = listening
         try:

@@ -6,6 +6,7 @@ A door differs from another only in how it reads its body and how it writes its 
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -17,6 +18,7 @@ from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.logprobs import AnswerPart
+from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
 from inference.domain.timings import Timings
 from inference.openai.errors import Header
@@ -102,7 +104,7 @@ class GeneratingConsumer(ApiConsumer):
     def authenticated(self) -> None:
         principal = self.principal
         assert principal is not None
-        self._lifecycle = self._runtime.lifecycle(
+        lifecycle = self._runtime.lifecycle(
             RequestIdentity(
                 request_id=self.respond.request_id,
                 endpoint=self.endpoint,
@@ -110,9 +112,13 @@ class GeneratingConsumer(ApiConsumer):
                 username=principal.username,
                 key_id=principal.key_id,
                 key_name=principal.key_name,
+                team_id=principal.team_id,
+                team_name=principal.team_name,
                 priority=PriorityClass(principal.priority.value),
             )
         )
+        lifecycle.open()
+        self._lifecycle = lifecycle
 
     def client_left(self) -> None:
         self._channel.drop()
@@ -125,6 +131,9 @@ class GeneratingConsumer(ApiConsumer):
                 except asyncio.CancelledError:
                     if self._channel.loss is None and self.respond.is_begun:
                         # The server stops, and its client still listens.
+                        if self._lifecycle is not None:
+                            self._lifecycle.cancel()
+                            await self._lifecycle.recorded()
                         await self.respond.error(ServiceUnavailable("The service is stopping."))
                     raise
         except ReceiverLost:
@@ -133,6 +142,8 @@ class GeneratingConsumer(ApiConsumer):
     async def refuse(self, error: SkippyError) -> None:
         if self._lifecycle is not None:
             self._lifecycle.fail(error)
+            if self.respond.is_begun:
+                await self._lifecycle.recorded()
         await super().refuse(error)
 
     def _conclude(self) -> None:
@@ -220,22 +231,34 @@ class GeneratingConsumer(ApiConsumer):
             await self.respond.frame(frame(question.first_chunk))
         async for part in stream.text():
             await self.respond.frame(frame(rendering.text_chunk(part)))
-        result = stream.result
+        result, began_ts = stream.result, time.monotonic()
         last = frame(rendering.finish_chunk(result.reason))
         if question.request.wants_usage:
             last += frame(rendering.usage_chunk(result.usage, result.timings))
+        self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         self._complete(stream, lifecycle)
-        await self.respond.end_stream(last)
+        # What the client needs is there at once; only the last word says that it is also recorded.
+        await self.respond.frame(last)
+        await lifecycle.recorded()
+        await self.respond.end_stream()
 
     async def _whole(self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
         parts = [part async for part in stream.text()]
         whole = AnswerPart(
             "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
         )
-        result = stream.result
+        result, began_ts = stream.result, time.monotonic()
         body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
+        self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
         self._complete(stream, lifecycle)
+        await lifecycle.recorded()
         await self.respond.json(body, headers=question.headers)
+
+    def _note_built(
+        self, lifecycle: RequestLifecycle, began_ts: float, *, num_bytes: int, is_stream: bool
+    ) -> None:
+        elapsed_s = time.monotonic() - began_ts
+        lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
     def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""

@@ -16,17 +16,19 @@ MAX_SHOWN_PATH = 200
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """Method, path and body of one request."""
+    """Method, path, body and query string of one request."""
 
     method: str
     path: str
     body: bytes = b""
     arguments: tuple[tuple[str, str], ...] = ()
+    query: str = ""
 
     @classmethod
     def from_scope(cls, scope: dict[str, Any]) -> HttpRequest:
         route = scope.get("url_route", {}).get("kwargs", {})
-        return cls(scope["method"], scope["path"], arguments=tuple(sorted(route.items())))
+        query = scope.get("query_string", b"").decode("latin-1")
+        return cls(scope["method"], scope["path"], arguments=tuple(sorted(route.items())), query=query)
 
     def with_body(self, body: bytes) -> HttpRequest:
         return replace(self, body=body)
@@ -90,6 +92,23 @@ class HttpResponder:
                 ],
             }
         )
+
+    async def begin_download(self, *, headers: tuple[Header, ...]) -> None:
+        """A file whose length nobody knows yet: `frame` for its parts, then `end_download`. It has no
+        way to tell of an error but to break off."""
+        self.is_begun = True
+        await self._start(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [*headers, (b"x-request-id", self.request_id.encode())],
+            }
+        )
+
+    async def end_download(self) -> None:
+        self.is_ended = True
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        self.is_delivered = True
 
     async def _start(self, message: dict[str, Any]) -> None:
         """Who is interrupted while the status waits for its turn has not said anything yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -58,9 +59,9 @@ class Ledger(Protocol):
         """More is known of an open request than its progress. Never raises."""
         ...
 
-    def record(self, summary: RequestSummary) -> Awaitable[None]:
+    def record(self, summary: RequestSummary) -> Future[None]:
         """The end of an open request. What is returned is done when the record will survive whatever
-        happens. Nobody needs to wait for it, and who waits may stop at any time."""
+        happens; it never fails. Nobody needs to wait for it; who waits and may be cancelled shields it."""
         ...
 
     def statistics(self) -> LedgerStatistics: ...

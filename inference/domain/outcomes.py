@@ -11,6 +11,7 @@ from uuid import UUID
 
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.events import FinishReason, Usage
+from inference.domain.phases import PhaseEvent
 from inference.domain.priority import PriorityClass
 from inference.domain.rejection_reason import RejectionReason
 
@@ -112,4 +113,4 @@ class Recorder(Protocol):
 
     def record(self, summary: RequestSummary) -> None: ...
 
-    def record_event(self, event: AdmissionEvent) -> None: ...
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from inference.ledger.entries import Closed, Entry, Opened, Progressed, encode
 from inference.ledger.journal import Disk, JournalFile
 from inference.ledger.quarantine import Quarantine
 from inference.ledger.recovery import Recovery
-from inference.ledger.rows import Progress, RecordRow, interrupted
+from inference.ledger.rows import Progress, RecordRow
 from inference.ledger.store import RecordStore
 from inference.ledger.writer import RecordWriter
 
@@ -49,10 +49,12 @@ class GenerationLedger:
         clock: Clock,
         settle: Settle = settle_nothing,
         disk: Disk | None = None,
+        max_journal_bytes: int = MAX_JOURNAL_BYTES,
     ) -> None:
         self._folder = folder
         self._clock = clock
         self._disk = disk
+        self._max_journal_bytes = max_journal_bytes
         self._quarantine = Quarantine(folder)
         self._writer = RecordWriter(make_store(), journal=lambda: self._file, quarantine=self._quarantine)
         self._recovery = Recovery(folder, make_store(), quarantine=self._quarantine, settle=settle)
@@ -113,7 +115,7 @@ class GenerationLedger:
             self._append(*entries)
         if self._fault is None and self._file.free_bytes() < MIN_FREE_BYTES:
             self._set_fault("the disk is nearly full")
-        if self._file.num_bytes > MAX_JOURNAL_BYTES and self._writer.is_idle:
+        if self._file.num_bytes > self._max_journal_bytes and self._writer.is_idle:
             self._begin_new_file()
 
     def _begin_new_file(self) -> None:
@@ -152,9 +154,9 @@ class GenerationLedger:
     def note(self, live: LiveRequest) -> None:
         self._append(_opened(live))
 
-    def record(self, summary: RequestSummary) -> Awaitable[None]:
+    def record(self, summary: RequestSummary) -> asyncio.Future[None]:
         self._live.pop(summary.record_id, None)
-        return asyncio.shield(self._writer.submit(RecordRow.of(summary)))
+        return self._writer.submit(RecordRow.of(summary))
 
     def statistics(self) -> LedgerStatistics:
         writer = self._writer
@@ -190,7 +192,7 @@ class GenerationLedger:
 
 
 def _opened(live: LiveRequest) -> Opened:
-    return Opened(RecordRow.of(interrupted(live.summary_now())))
+    return Opened(RecordRow.of(live.summary_now()))
 
 
 def _reason(error: OSError) -> str:

@@ -6,13 +6,13 @@ The keys are the table's columns, so that Postgres turns many of them into rows 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
 
 import orjson
 
-from inference.domain.outcomes import Outcome, RequestSummary
+from inference.domain.outcomes import RequestSummary
 
 COLUMNS: Final = (
     "id",
@@ -94,18 +94,6 @@ class Progress:
 
 
 PROGRESS_COLUMNS: Final = tuple(name for name in Progress.__slots__ if name != "record_id")
-
-
-def interrupted(summary: RequestSummary) -> RequestSummary:
-    """The summary as it would be if the process ended now."""
-    return replace(
-        summary,
-        outcome=Outcome.INTERRUPTED,
-        status=500,
-        error_code=Outcome.INTERRUPTED.value,
-        finish_reason=None,
-        rejection_reason=None,
-    )
 
 
 def _columns(summary: RequestSummary) -> dict[str, Any]:

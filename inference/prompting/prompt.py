@@ -9,7 +9,9 @@ by its tokens after.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from inference.domain.errors import InvalidRequest
@@ -23,6 +25,16 @@ from inference.prompting.token_limit import check_prompt_fits, check_text_fits
 _MIN_RENDER_CHARS = 1024 * 1024
 _MAX_RENDER_CHARS = 64 * 1024 * 1024
 _SEAM = "\n"
+
+
+@dataclass(slots=True)
+class PromptTimes:
+    """Where the time for one prompt went, in seconds, and the size of its text in UTF-8; filled in by
+    the builder. A completion has no template."""
+
+    template_s: float | None = None
+    num_text_bytes: int = 0
+    tokenize_s: float = 0.0
 
 
 class PromptBuilder:
@@ -66,20 +78,27 @@ class PromptBuilder:
     def has_chat(self) -> bool:
         return self._template is not None
 
-    def chat(self, messages: Sequence[ChatMessage]) -> tuple[int, ...]:
+    def chat(self, messages: Sequence[ChatMessage], times: PromptTimes | None = None) -> tuple[int, ...]:
         """The prompt of a conversation, at least one token. Raises InvalidRequest (the template's
-        objections) and ContextLengthExceeded, with param "messages"."""
+        objections) and ContextLengthExceeded, with param "messages". Fills in `times`."""
         if self._template is None:
             raise InvalidRequest(
                 "This model has no chat template. Use /v1/completions with a prompt.", param="messages"
             )
         self.check_size(sum(_num_bytes(message.content) for message in messages), param="messages")
         marks = PromptMarks(self._controls)
+        began_ts = time.monotonic()
         rendered = self._template.render([_as_template_sees(message, marks) for message in messages])
         segments = marks.segments(rendered)
-        return self._checked(self._ids(segments), "messages")
+        rendered_ts = time.monotonic()
+        ids = self._ids(segments)
+        if times is not None:
+            times.template_s = rendered_ts - began_ts
+            times.num_text_bytes = sum(_num_bytes(segment.text) for segment in segments)
+            times.tokenize_s = time.monotonic() - rendered_ts
+        return self._checked(ids, "messages")
 
-    def completion(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
+    def completion(self, prompt: str | tuple[int, ...], times: PromptTimes | None = None) -> tuple[int, ...]:
         """The prompt of a completion: text as plain text, with BOS where the model wants it; ids as
         they are. Raises InvalidRequest and ContextLengthExceeded, with param "prompt"."""
         if not isinstance(prompt, str):
@@ -88,7 +107,11 @@ class PromptBuilder:
         if not prompt:
             raise InvalidRequest("Invalid 'prompt': it must not be empty.", param="prompt")
         self.check_size(_num_bytes(prompt), param="prompt")
+        began_ts = time.monotonic()
         ids = self._tokenizer.tokenize(prompt, add_special=True, parse_special=False)
+        if times is not None:
+            times.num_text_bytes = _num_bytes(prompt)
+            times.tokenize_s = time.monotonic() - began_ts
         return self._checked(tuple(ids), "prompt")
 
     def check_size(self, text_bytes: int, *, param: str) -> None:

@@ -82,9 +82,8 @@ class Entrance:
                         tracks_tokens=request.num_top_logprobs is not None,
                     ),
                     tokenizer=model.tokenizer,
-                    num_prompt_tokens=len(generation.prompt_token_ids),
                     submitted_ts=arrived_ts,
-                    lifecycle=lifecycle,
+                    meter=lifecycle.meter,
                 )
                 try:
                     await stream.started()

@@ -9,13 +9,16 @@ The story is told here once for chat and completions, streamed or whole; the doo
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TypeVar
 
 from inference.domain.errors import InvalidRequest
+from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.prompting.prompt import PromptTimes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
     DEFAULT_COMPLETION_TOKENS,
@@ -61,7 +64,9 @@ class GenerationService:
         model = self._catalog.model(request.model)
         num_bytes = sum(_num_bytes(message.content) + TEMPLATE_BYTES for message in request.messages)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
-        prompt = await self._in_pool(lambda: model.prompts.chat(request.messages))
+        times, began_ts = PromptTimes(), time.monotonic()
+        prompt = await self._in_pool(lambda: model.prompts.chat(request.messages, times))
+        _note_prompt(lifecycle, times, began_ts, num_messages=len(request.messages), num_tokens=len(prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
@@ -74,7 +79,9 @@ class GenerationService:
         model = self._catalog.model(request.model)
         num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
-        prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt))
+        times, began_ts = PromptTimes(), time.monotonic()
+        prompt = await self._in_pool(lambda: model.prompts.completion(request.prompt, times))
+        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
@@ -123,6 +130,18 @@ class GenerationService:
 
     async def _in_pool(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
+
+
+def _note_prompt(
+    lifecycle: RequestLifecycle, times: PromptTimes, began_ts: float, *, num_messages: int, num_tokens: int
+) -> None:
+    request_id = lifecycle.identity.request_id
+    if times.template_s is not None:
+        lifecycle.note_phase(
+            ChatTemplateRendered(request_id, times.template_s, num_messages, times.num_text_bytes)
+        )
+    lifecycle.note_phase(Tokenized(request_id, times.tokenize_s, num_tokens))
+    lifecycle.note_phase(PromptPrepared(request_id, time.monotonic() - began_ts, num_tokens))
 
 
 def _num_bytes(text: str) -> int:

@@ -17,7 +17,7 @@ from inference.domain.timings import Timings
 from inference.domain.tokenizer import Tokenizer
 from inference.parsing.text_stream import TextStream
 from inference.parsing.token_scores import TokenScores
-from inference.streaming.lifecycle import RequestLifecycle
+from inference.streaming.usage_meter import UsageMeter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,15 @@ class GenerationStream:
         *,
         text: TextStream,
         tokenizer: Tokenizer,
-        num_prompt_tokens: int,
         submitted_ts: float,
-        lifecycle: RequestLifecycle,
+        meter: UsageMeter,
     ) -> None:
         self._handle = handle
         self._events = aiter(handle)
         self._text = text
         self._scored = TokenScores(tokenizer)
-        self._num_prompt_tokens = num_prompt_tokens
-        self._num_output_tokens = 0
-        self._num_cached_tokens = 0
         self._submitted_ts = submitted_ts
-        self._started_ts: float | None = None
-        self._first_token_ts: float | None = None
-        self._last_token_ts: float | None = None
-        self._lifecycle = lifecycle
+        self._meter = meter
         self._result: GenerationResult | None = None
 
     @property
@@ -71,9 +64,7 @@ class GenerationStream:
         event = await self._next_event()
         if not isinstance(event, Started):
             raise GenerationFailed("The engine did not start this request.")
-        self._started_ts = event.at_ts
-        self._num_cached_tokens = event.num_cached_tokens
-        self._lifecycle.note_started(event.at_ts)
+        self._meter.start(event.at_ts, num_cached_tokens=event.num_cached_tokens)
 
     async def text(self) -> AsyncIterator[AnswerPart]:
         """Pieces of text (none without text and tokens) until the answer ends. Raises what the
@@ -84,7 +75,7 @@ class GenerationStream:
             match event:
                 case TokenBatch():
                     delta = self._text.feed(event.token_ids)
-                    self._count(delta.num_tokens, event.at_ts)
+                    self._meter.count(delta.num_tokens, event.at_ts)
                     tokens = self._scored.tokens(event.logprobs, self._text.take_spans())
                     if delta.text or tokens:
                         yield AnswerPart(delta.text, tokens)
@@ -103,11 +94,8 @@ class GenerationStream:
         self._result = self._make_result(reason)
 
     def close(self) -> None:
-        """Free lane and cells if they are still held, and note what was used so far."""
+        """Free lane and cells if they are still held."""
         self._handle.cancel()
-        self._lifecycle.note_usage(
-            self._usage(), first_token_ts=self._first_token_ts, last_token_ts=self._last_token_ts
-        )
 
     async def _next_event(self) -> Event:
         try:
@@ -118,20 +106,13 @@ class GenerationStream:
             raise event.error
         return event
 
-    def _count(self, num_tokens: int, at_ts: float) -> None:
-        if num_tokens and self._first_token_ts is None:
-            self._first_token_ts = at_ts
-        self._last_token_ts = at_ts
-        self._num_output_tokens += num_tokens
-
-    def _usage(self) -> Usage:
-        return Usage(self._num_prompt_tokens, self._num_output_tokens, self._num_cached_tokens)
-
     def _make_result(self, reason: FinishReason) -> GenerationResult:
-        usage = self._usage()
-        started = self._started_ts or self._submitted_ts
-        first = self._first_token_ts or started
-        last = self._last_token_ts or first
+        meter = self._meter
+        usage = meter.usage
+        assert usage is not None
+        started = meter.started_ts or self._submitted_ts
+        first = meter.first_token_ts or started
+        last = meter.last_token_ts or first
         timings = Timings(
             num_prompt_tokens=usage.prompt_tokens,
             num_cached_tokens=usage.cached_tokens,

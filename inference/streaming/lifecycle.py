@@ -1,11 +1,13 @@
 """Sees to it that each request has exactly one terminal outcome and one record.
 
 A request can end in many places: refused before it starts, finished, failed in the engine, or left
-by its client while any of these is happening. Whoever ends it first decides; the rest is silent.
+by its client while any of these is happening. Whoever ends it first decides; the rest is silent. The
+record goes to the ledger, which keeps it for good, and to the recorder, for those who watch.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,11 +16,14 @@ from uuid import UUID
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
-from inference.domain.events import FinishReason, Usage
+from inference.domain.events import FinishReason
+from inference.domain.ledger import Ledger
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
+from inference.domain.phases import PhaseEvent
 from inference.domain.priority import PriorityClass
 from inference.domain.record_ids import new_record_id
 from inference.domain.rejection_reason import RejectionReason
+from inference.streaming.usage_meter import UsageMeter
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +44,44 @@ class RequestIdentity:
 class RequestLifecycle:
     """One request's way to its end. Event loop only.
 
-    `note_*` collect what is known; `complete`, `fail`, `disconnect`, `lose` and `cancel` end it, the
-    first call wins and writes the record.
+    `open()` comes first and may refuse it. `note_*` and the meter collect what is known; `complete`,
+    `fail`, `disconnect`, `lose` and `cancel` end it, the first call wins and writes the record. Who must
+    not say that it ended before that is certain waits for `recorded()`.
     """
 
-    def __init__(self, identity: RequestIdentity, *, recorder: Recorder, clock: Clock) -> None:
+    def __init__(
+        self, identity: RequestIdentity, *, recorder: Recorder, ledger: Ledger, clock: Clock
+    ) -> None:
         self.identity = identity
+        self.meter = UsageMeter()
         self._recorder = recorder
+        self._ledger = ledger
         self._clock = clock
         self._arrived_ts = clock.monotonic()
         self._created_at = datetime.fromtimestamp(clock.unix_time(), UTC)
         self.record_id: UUID = new_record_id(self._created_at)
         self._submitted_ts: float | None = None
-        self._started_ts: float | None = None
-        self._first_token_ts: float | None = None
-        self._last_token_ts: float | None = None
         self._max_tokens = 0
         self._end_user = ""
         self._metadata: Mapping[str, str] = {}
-        self._usage: Usage | None = None
         self._model = ""
         self._is_stream = False
         self._session: int | None = None
         self._was_session_ignored = False
-        self._is_ended = False
+        self._recorded: asyncio.Future[None] | None = None
 
     @property
     def is_ended(self) -> bool:
-        return self._is_ended
+        return self._recorded is not None
+
+    def open(self) -> None:
+        """Raises ServiceUnavailable where it could not be recorded; then it must not go on."""
+        self._ledger.open(self)
+
+    async def recorded(self) -> None:
+        """Wait until the record of the ended request is safe."""
+        assert self._recorded is not None
+        await asyncio.shield(self._recorded)
 
     def note_request(
         self,
@@ -89,16 +104,12 @@ class RequestLifecycle:
         """It asks for a lane from now on. Until it has one, its prompt costs nothing."""
         self._submitted_ts = self._clock.monotonic()
         self._max_tokens = max_tokens
+        self.meter.num_prompt_tokens = num_prompt_tokens
+        self._ledger.note(self)
 
-    def note_started(self, at_ts: float) -> None:
-        self._started_ts = at_ts
-
-    def note_usage(
-        self, usage: Usage, *, first_token_ts: float | None, last_token_ts: float | None = None
-    ) -> None:
-        self._usage = usage
-        self._first_token_ts = first_token_ts
-        self._last_token_ts = last_token_ts
+    def note_phase(self, event: PhaseEvent) -> None:
+        """A part of the way is done. Any thread."""
+        self._recorder.record_event(event)
 
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
@@ -106,7 +117,7 @@ class RequestLifecycle:
     def fail(self, error: SkippyError) -> None:
         """Ended by an error that the caller was told. A 503 refuses what has not started, and is a
         failure of what has."""
-        is_refused = error.status < 499 or (error.status == 503 and self._started_ts is None)
+        is_refused = error.status < 499 or (error.status == 503 and self.meter.started_ts is None)
         if isinstance(error, GenerationTimeout):
             outcome = Outcome.TIMED_OUT
         elif isinstance(error, RequestCancelled):
@@ -128,7 +139,7 @@ class RequestLifecycle:
     def lose(self, outcome: ReceiverOutcome, *, frame_kind: FrameKind, stall_limit_s: float) -> None:
         """The reader of an answer that had begun is gone, or does not read. An event too where it had
         a lane, also if the answer itself was complete."""
-        if self._started_ts is not None:
+        if self.meter.started_ts is not None:
             event = LaneFreed(self.identity.request_id, outcome, frame_kind, stall_limit_s)
             self._recorder.record_event(event)
         self._end(Outcome.CLIENT_DISCONNECT, status=499, error_code=outcome.value, finish_reason=None)
@@ -136,6 +147,12 @@ class RequestLifecycle:
     def cancel(self) -> None:
         """We ended it ourselves, and not for anything that the request did."""
         self._end(Outcome.CANCELLED, status=499, error_code=RequestCancelled.default_code, finish_reason=None)
+
+    def summary_now(self) -> RequestSummary:
+        """The record that it would have if it were interrupted now."""
+        return self._summary(
+            Outcome.INTERRUPTED, status=500, error_code=Outcome.INTERRUPTED.value, finish_reason=None
+        )
 
     def _end(
         self,
@@ -146,42 +163,58 @@ class RequestLifecycle:
         finish_reason: FinishReason | None,
         rejection_reason: RejectionReason | None = None,
     ) -> None:
-        if self._is_ended:
+        if self._recorded is not None:
             return
-        self._is_ended = True
-        identity = self.identity
-        self._recorder.record(
-            RequestSummary(
-                record_id=self.record_id,
-                created_at=self._created_at,
-                request_id=identity.request_id,
-                endpoint=identity.endpoint,
-                model=self._model,
-                user_id=identity.user_id,
-                username=identity.username,
-                key_id=identity.key_id,
-                key_name=identity.key_name,
-                team_id=identity.team_id,
-                team_name=identity.team_name,
-                is_stream=self._is_stream,
-                outcome=outcome,
-                status=status,
-                error_code=error_code,
-                rejection_reason=rejection_reason,
-                finish_reason=finish_reason,
-                usage=self._usage,
-                max_tokens=self._max_tokens,
-                submitted_s=self._since_arrival(self._submitted_ts),
-                started_s=self._since_arrival(self._started_ts),
-                first_token_s=self._since_arrival(self._first_token_ts),
-                last_token_s=self._since_arrival(self._last_token_ts),
-                priority=identity.priority,
-                end_user=self._end_user,
-                metadata=self._metadata,
-                total_s=self._clock.monotonic() - self._arrived_ts,
-                session=self._session,
-                was_session_ignored=self._was_session_ignored,
-            )
+        summary = self._summary(
+            outcome,
+            status=status,
+            error_code=error_code,
+            finish_reason=finish_reason,
+            rejection_reason=rejection_reason,
+        )
+        self._recorded = self._ledger.record(summary)
+        self._recorder.record(summary)
+
+    def _summary(
+        self,
+        outcome: Outcome,
+        *,
+        status: int,
+        error_code: str | None,
+        finish_reason: FinishReason | None,
+        rejection_reason: RejectionReason | None = None,
+    ) -> RequestSummary:
+        identity, meter = self.identity, self.meter
+        return RequestSummary(
+            record_id=self.record_id,
+            created_at=self._created_at,
+            request_id=identity.request_id,
+            endpoint=identity.endpoint,
+            model=self._model,
+            user_id=identity.user_id,
+            username=identity.username,
+            key_id=identity.key_id,
+            key_name=identity.key_name,
+            team_id=identity.team_id,
+            team_name=identity.team_name,
+            is_stream=self._is_stream,
+            outcome=outcome,
+            status=status,
+            error_code=error_code,
+            rejection_reason=rejection_reason,
+            finish_reason=finish_reason,
+            usage=meter.usage,
+            max_tokens=self._max_tokens,
+            submitted_s=self._since_arrival(self._submitted_ts),
+            started_s=self._since_arrival(meter.started_ts),
+            first_token_s=self._since_arrival(meter.first_token_ts),
+            last_token_s=self._since_arrival(meter.last_token_ts),
+            total_s=self._clock.monotonic() - self._arrived_ts,
+            priority=identity.priority,
+            session=self._session,
+            was_session_ignored=self._was_session_ignored,
+            end_user=self._end_user,
+            metadata=self._metadata,
         )
 
     def _since_arrival(self, ts: float | None) -> float | None:

@@ -1,16 +1,34 @@
-"""Writes one log line for each generating request: who, what, how it ended, how long it took."""
+"""The recorders that a process has: one log line for each generating request, and all of them as one."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 
-from inference.domain.admission_events import AdmissionEvent
-from inference.domain.outcomes import RequestSummary
-from inference.telemetry.event_names import event_attributes, event_name
+from inference.domain.admission_events import AdmissionEvent, Admitted
+from inference.domain.outcomes import Recorder, RequestSummary
+from inference.domain.phases import PhaseEvent
+from inference.domain.telemetry_level import TelemetryLevel
+from inference.telemetry.event_names import event_attributes, event_name, level_of
 
 _log = logging.getLogger("inference.requests")
 _events_log = logging.getLogger("inference.events")
+
+
+class Recorders:
+    """Several recorders as one. None of them waits or raises."""
+
+    def __init__(self, recorders: Sequence[Recorder]) -> None:
+        self._recorders = tuple(recorders)
+
+    def record(self, summary: RequestSummary) -> None:
+        for recorder in self._recorders:
+            recorder.record(summary)
+
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
+        for recorder in self._recorders:
+            recorder.record_event(event)
 
 
 class LogRecorder:
@@ -36,10 +54,13 @@ class LogRecorder:
             _seconds(summary.started_s),
             _seconds(summary.first_token_s),
             _seconds(summary.total_s),
+            extra={"request_id": summary.request_id},
         )
 
-    def record_event(self, event: AdmissionEvent) -> None:
-        _events_log.info("%s %s", event_name(event), json.dumps(event_attributes(event)))
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
+        is_told = level_of(event) is TelemetryLevel.SUMMARY or isinstance(event, Admitted)
+        if is_told and _events_log.isEnabledFor(logging.INFO):
+            _events_log.info("%s %s", event_name(event), json.dumps(event_attributes(event)))
 
 
 def _session(summary: RequestSummary) -> str:

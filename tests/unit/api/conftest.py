@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -11,14 +12,20 @@ from channels.routing import URLRouter
 from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
 from accounts.keys import mint
 from inference.api.authentication import Authenticator
+from inference.api.metrics import MetricsAccess
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.outcomes import RequestSummary
+from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
-from inference.routing import api_routes
+from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings
+from inference.telemetry.pipeline import TelemetryPipeline
+from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
+from tests.ledgers import MemoryLedger
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
+from tests.scripted_usage import ScriptedUsageDesk
 
 KEY = mint().plaintext
 PRINCIPAL = Principal(user_id=1, username="ada", key_id=7, key_name="test")
@@ -31,6 +38,8 @@ class Site:
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     records: list[RequestSummary] = field(default_factory=list)
     events: list[AdmissionEvent] = field(default_factory=list)
+    phases: list[PhaseEvent] = field(default_factory=list)
+    ledger: MemoryLedger = field(default_factory=MemoryLedger)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -41,10 +50,15 @@ class Site:
     has_shared_prefixes: bool = False
     session_header: str = ""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
+    usage: ScriptedUsageDesk = field(default_factory=ScriptedUsageDesk)
+    metrics_readers: list[Principal] = field(default_factory=list)
     load_failure: Exception | None = None
     watchdog_s: float = 0.0
 
     def __post_init__(self) -> None:
+        self.metrics = RequestMetrics(
+            lambda: [model.description.id for model in self.runtime.catalog.models()]
+        )
         self.runtime = Runtime(
             RuntimeSettings(
                 num_lanes=4,
@@ -57,22 +71,36 @@ class Site:
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
+            ledger=self.ledger,
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,
         )
         routes = api_routes(
             runtime=self.runtime,
-            authenticator=Authenticator(self._look_up, self.used_keys.append),
+            authenticator=Authenticator(
+                self._look_up, self.used_keys.append, note_refusal=self.metrics.note_refused_key
+            ),
+            watching=Watching(
+                self.metrics,
+                TelemetryPipeline((), clock=SystemClock()),
+                MetricsAccess((ipaddress.ip_network("127.0.0.0/8"),), self.metrics_readers.__contains__),
+            ),
+            usage=self.usage,
             max_body_bytes=self.max_body_bytes,
         )
         self.app = URLRouter(routes)
 
     def record(self, summary: RequestSummary) -> None:
         self.records.append(summary)
+        self.metrics.record(summary)
 
-    def record_event(self, event: AdmissionEvent) -> None:
-        self.events.append(event)
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
+        if isinstance(event, PhaseEvent):
+            self.phases.append(event)
+        else:
+            self.events.append(event)
+        self.metrics.record_event(event)
 
     async def _look_up(self, key: str) -> KeyLookup:
         if not self.has_accounts:

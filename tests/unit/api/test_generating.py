@@ -296,3 +296,24 @@ async def test_a_slow_start_of_one_request_does_not_hold_another(site):
     assert answer.status == 200
     waiting.disconnect()
     await waiting.task
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_the_phases_of_a_request_are_told_streamed_or_whole(site, is_stream):
+    site.engine.play = speak("Hel", "lo")
+
+    await site.post(CHAT, chat(stream=is_stream))
+
+    request_id = site.records[0].request_id
+    assert [type(phase).__name__ for phase in site.phases] == [
+        "ChatTemplateRendered",
+        "Tokenized",
+        "PromptPrepared",
+        "ResponseBuilt",
+    ]
+    assert {phase.request_id for phase in site.phases} == {request_id}
+    assert site.phases[0].num_messages == 1
+    assert site.phases[0].num_prompt_bytes > 2
+    assert site.phases[1].num_tokens == site.records[0].usage.prompt_tokens
+    assert site.phases[3].is_stream is is_stream
+    assert site.phases[3].num_bytes > 0

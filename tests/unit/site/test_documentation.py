@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from skippy_site.env import settings_table
+from skippy_site.settings_page import settings_table
 
 ROOT = Path(__file__).parents[3]
 
@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[3]
 def test_the_table_of_settings_is_true():
     page = (ROOT / "docs" / "configuration.md").read_text()
 
-    assert settings_table() in page, "run: .venv/bin/python -m skippy_site.env > docs/configuration.md"
+    assert settings_table() in page, (
+        "run: .venv/bin/python -m skippy_site.settings_page > docs/configuration.md"
+    )
 
 
 def test_every_document_that_the_readme_names_exists():

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
 from accounts.last_used import LastUsedBuffer
+from inference.domain.clock import SystemClock
+from inference.ledger.generation_ledger import GenerationLedger
+from inference.telemetry.pipeline import TelemetryPipeline
 from skippy_site.lifespan import SiteLifespan
+from tests.record_stores import MemoryStore
 from tests.scripted_engine import ScriptedHandle
 from tests.unit.api.conftest import Site
 
@@ -40,7 +45,12 @@ async def ended_itself(lifespan: SiteLifespan, site: Site, *, within_s: float) -
 
 
 @pytest.mark.parametrize(("watchdog_s", "ends"), [(0.3, True), (0.0, False)])
-async def test_a_hung_engine_ends_the_process_unless_nobody_watches(watchdog_s: float, ends: bool) -> None:
+async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
+    watchdog_s: float, ends: bool, tmp_path: Path
+) -> None:
     site = Site(watchdog_s=watchdog_s)
-    lifespan = SiteLifespan(site.runtime, LastUsedBuffer())
+    ledger = GenerationLedger(tmp_path, make_store=MemoryStore, clock=SystemClock())
+    lifespan = SiteLifespan(
+        site.runtime, ledger, LastUsedBuffer(), TelemetryPipeline((), clock=SystemClock())
+    )
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends

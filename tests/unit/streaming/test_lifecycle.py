@@ -1,4 +1,6 @@
+import asyncio
 import itertools
+from datetime import timedelta
 
 import pytest
 
@@ -16,12 +18,14 @@ from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.rejection_reason import RejectionReason
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from tests.clocks import FakeClock
+from tests.ledgers import MemoryLedger
 
 
 class Records(list[RequestSummary]):
     def __init__(self) -> None:
         super().__init__()
         self.events: list[AdmissionEvent] = []
+        self.ledger = MemoryLedger()
 
     def record(self, summary: RequestSummary) -> None:
         self.append(summary)
@@ -33,22 +37,29 @@ class Records(list[RequestSummary]):
 def begin(clock: FakeClock) -> tuple[RequestLifecycle, Records]:
     records = Records()
     identity = RequestIdentity("id-1", "chat.completions", user_id=3, key_id=4)
-    return RequestLifecycle(identity, recorder=records, clock=clock), records
+    return RequestLifecycle(identity, recorder=records, ledger=records.ledger, clock=clock), records
 
 
-def test_a_completed_request_leaves_one_record_with_its_times():
+async def test_a_completed_request_leaves_one_record_with_its_times():
     clock = FakeClock()
     lifecycle, records = begin(clock)
     lifecycle.note_request(model="m", is_stream=True)
-    lifecycle.note_started(clock.now + 1)
-    lifecycle.note_usage(Usage(5, 7, 2), first_token_ts=clock.now + 2)
-    clock.advance(3)
+    clock.advance(0.5)
+    lifecycle.note_submitted(num_prompt_tokens=5, max_tokens=9)
+    lifecycle.meter.start(clock.now + 0.5, num_cached_tokens=2)
+    for num_tokens, at_s in ((0, 1.0), (1, 1.5), (6, 4.5)):
+        lifecycle.meter.count(num_tokens, clock.now + at_s)
+    clock.advance(5.5)
 
     lifecycle.complete(FinishReason.LENGTH)
 
     (record,) = records
     assert (record.outcome, record.status, record.error_code) == (Outcome.COMPLETED, 200, None)
-    assert (record.started_s, record.first_token_s, record.total_s) == (1, 2, 3)
+    assert (record.submitted_s, record.started_s, record.queue_s) == (0.5, 1, 0.5)
+    assert (record.first_token_s, record.time_per_token_s, record.total_s) == (2, 0.5, 6)
+    assert record.max_tokens == 9
+    assert record.finished_at - record.created_at == timedelta(seconds=6)
+    assert records.ledger.records == [record]
     assert (record.model, record.is_stream, record.usage) == ("m", True, Usage(5, 7, 2))
     assert (record.user_id, record.key_id, record.finish_reason) == (3, 4, FinishReason.LENGTH)
 
@@ -63,7 +74,7 @@ def test_a_completed_request_leaves_one_record_with_its_times():
         (RequestCancelled("x"), Outcome.CANCELLED),
     ],
 )
-def test_errors_are_told_apart(error, outcome):
+async def test_errors_are_told_apart(error, outcome):
     lifecycle, records = begin(FakeClock())
 
     lifecycle.fail(error)
@@ -72,7 +83,7 @@ def test_errors_are_told_apart(error, outcome):
     assert (records[0].status, records[0].error_code) == (error.status, error.code)
 
 
-def test_the_reason_of_a_refusal_by_admission_is_in_the_record():
+async def test_the_reason_of_a_refusal_by_admission_is_in_the_record():
     lifecycle, records = begin(FakeClock())
 
     lifecycle.fail(ServerOverloaded("full", reason=RejectionReason.QUEUE_FULL))
@@ -99,7 +110,7 @@ FIRST = {
 
 
 @pytest.mark.parametrize("order", list(itertools.product(ENDINGS, repeat=3)))
-def test_whoever_ends_it_first_decides_and_there_is_one_record(order):
+async def test_whoever_ends_it_first_decides_and_there_is_one_record(order):
     lifecycle, records = begin(FakeClock())
 
     for name in order:
@@ -111,9 +122,9 @@ def test_whoever_ends_it_first_decides_and_there_is_one_record(order):
 
 @pytest.mark.parametrize("outcome", list(ReceiverOutcome))
 @pytest.mark.parametrize("kind", list(FrameKind))
-def test_a_lost_reader_is_told_apart_by_event_and_record(outcome, kind):
+async def test_a_lost_reader_is_told_apart_by_event_and_record(outcome, kind):
     lifecycle, records = begin(FakeClock())
-    lifecycle.note_started(1001.0)
+    lifecycle.meter.start(1001.0, num_cached_tokens=0)
 
     lifecycle.lose(outcome, frame_kind=kind, stall_limit_s=10.0)
 
@@ -121,9 +132,9 @@ def test_a_lost_reader_is_told_apart_by_event_and_record(outcome, kind):
     assert (records[0].outcome, records[0].error_code) == (Outcome.CLIENT_DISCONNECT, outcome.value)
 
 
-def test_a_reader_lost_in_the_last_frames_does_not_unmake_a_complete_answer():
+async def test_a_reader_lost_in_the_last_frames_does_not_unmake_a_complete_answer():
     lifecycle, records = begin(FakeClock())
-    lifecycle.note_started(1001.0)
+    lifecycle.meter.start(1001.0, num_cached_tokens=0)
     lifecycle.complete(FinishReason.STOP)
 
     lifecycle.lose(ReceiverOutcome.STALLED, frame_kind=FrameKind.TERMINAL, stall_limit_s=10.0)
@@ -132,9 +143,9 @@ def test_a_reader_lost_in_the_last_frames_does_not_unmake_a_complete_answer():
     assert len(records.events) == 1
 
 
-def test_a_service_that_ends_refuses_who_waits_and_fails_who_runs():
+async def test_a_service_that_ends_refuses_who_waits_and_fails_who_runs():
     waiting, running = begin(FakeClock()), begin(FakeClock())
-    running[0].note_started(1001.0)
+    running[0].meter.start(1001.0, num_cached_tokens=0)
 
     for lifecycle, _ in (waiting, running):
         lifecycle.fail(ServiceUnavailable("stopping"))
@@ -142,7 +153,7 @@ def test_a_service_that_ends_refuses_who_waits_and_fails_who_runs():
     assert [waiting[1][0].outcome, running[1][0].outcome] == [Outcome.REJECTED, Outcome.BACKEND_ERROR]
 
 
-def test_the_session_is_in_the_record():
+async def test_the_session_is_in_the_record():
     lifecycle, records = begin(FakeClock())
     lifecycle.note_session(42, is_ignored=False)
     other, others = begin(FakeClock())
@@ -155,10 +166,56 @@ def test_the_session_is_in_the_record():
     assert (others[0].session, others[0].was_session_ignored) == (None, True)
 
 
-def test_a_reader_that_leaves_while_it_waits_had_no_lane_to_be_freed():
+async def test_a_reader_that_leaves_while_it_waits_had_no_lane_to_be_freed():
     lifecycle, records = begin(FakeClock())
 
     lifecycle.lose(ReceiverOutcome.DROPPED, frame_kind=FrameKind.IN_FLIGHT, stall_limit_s=10.0)
 
     assert records.events == []
     assert records[0].error_code == "receiver_dropped"
+
+
+async def test_a_request_that_could_not_be_recorded_is_not_opened():
+    lifecycle, records = begin(FakeClock())
+    records.ledger.fault = "the disk is full"
+
+    with pytest.raises(ServiceUnavailable, match="the disk is full"):
+        lifecycle.open()
+
+    assert records.ledger.opened == []
+
+
+async def test_while_it_runs_its_record_would_be_that_of_an_interrupted_one():
+    clock = FakeClock()
+    lifecycle, records = begin(clock)
+    lifecycle.open()
+    lifecycle.note_request(model="m", is_stream=True, end_user="eve", metadata={"a": "b"})
+    lifecycle.note_submitted(num_prompt_tokens=5, max_tokens=9)
+    (opened,), (noted,) = records.ledger.opened, records.ledger.noted
+    lifecycle.meter.start(clock.now, num_cached_tokens=3)
+    lifecycle.meter.count(4, clock.now)
+
+    running = lifecycle.summary_now()
+
+    assert {opened.outcome, noted.outcome, running.outcome} == {Outcome.INTERRUPTED}
+    assert (opened.model, opened.usage) == ("", None)
+    assert (noted.model, noted.max_tokens, noted.usage) == ("m", 9, None)
+    assert (noted.end_user, noted.metadata) == ("eve", {"a": "b"})
+    assert running.usage == Usage(5, 4, 3)
+    assert {opened.record_id, noted.record_id, running.record_id} == {lifecycle.record_id}
+    assert list(records) == []
+
+
+async def test_who_waits_for_the_record_may_leave_and_others_still_wait():
+    lifecycle, records = begin(FakeClock())
+    records.ledger.is_quick = False
+    lifecycle.complete(FinishReason.STOP)
+    impatient, patient = (asyncio.ensure_future(lifecycle.recorded()) for _ in range(2))
+    await asyncio.sleep(0)
+
+    impatient.cancel()
+    await asyncio.sleep(0)
+    assert impatient.cancelled() and not patient.done()
+    records.ledger.make_safe()
+
+    await patient

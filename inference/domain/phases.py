@@ -1,0 +1,51 @@
+"""The phases of a request that are worth a span of their own, beside what admission tells.
+
+Where a request's time goes before and after the engine: template, tokenizer, prompt as a whole, the
+writing of the answer. Only a trace shows them (debug level), so an event is made and forgotten where
+nobody traces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplateRendered:
+    """Messages became the text of a prompt; `num_prompt_bytes` counts that text in UTF-8."""
+
+    request_id: str
+    elapsed_s: float
+    num_messages: int
+    num_prompt_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenized:
+    """The text of a prompt became tokens."""
+
+    request_id: str
+    elapsed_s: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPrepared:
+    """All that it took from a validated body to the tokens, waiting for the thread pool included."""
+
+    request_id: str
+    elapsed_s: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseBuilt:
+    """The answer, or what ends a stream, was written as JSON."""
+
+    request_id: str
+    elapsed_s: float
+    num_bytes: int
+    is_stream: bool
+
+
+PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | ResponseBuilt

@@ -1,0 +1,76 @@
+from prometheus_client.parser import text_string_to_metric_families
+
+from inference.domain.admission_events import Rejected
+from inference.domain.outcomes import Outcome
+from inference.domain.rejection_reason import RejectionReason
+from inference.telemetry.prometheus import RequestMetrics, ServiceGauges
+from tests.unit.telemetry.summaries import summary
+
+
+def samples(metrics: RequestMetrics, gauges: ServiceGauges | None = None) -> dict[tuple[str, ...], float]:
+    """By name and label values."""
+    text = metrics.exposition(gauges or ServiceGauges("tiny", True), ()).decode()
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_an_answer_counts_under_the_names_of_vllm():
+    metrics = RequestMetrics(lambda: ["tiny"])
+
+    metrics.record(summary())
+
+    found = samples(metrics)
+    assert found["vllm:prompt_tokens_total", "tiny"] == 10
+    assert found["vllm:generation_tokens_total", "tiny"] == 5
+    assert found["vllm:request_success_total", "stop", "tiny"] == 1
+    assert found["vllm:time_to_first_token_seconds_bucket", "0.75", "tiny"] == 1
+    assert found["vllm:time_to_first_token_seconds_bucket", "0.5", "tiny"] == 0
+    assert found["vllm:e2e_request_latency_seconds_sum", "tiny"] == 1.5
+    assert found["vllm:request_time_per_output_token_seconds_count", "tiny"] == 1
+    assert found["skippy_requests_total", "", "chat.completions", "completed"] == 1
+
+
+def test_the_state_of_the_service_is_as_at_the_scrape():
+    metrics = RequestMetrics(list)
+
+    before = samples(metrics, ServiceGauges("tiny", True, num_running=3, num_cells=8, num_cells_used=2))
+    after = samples(metrics, ServiceGauges("tiny", False, total_hit_tokens=5, total_prefill_tokens=10))
+
+    assert before["vllm:num_requests_running", "tiny"] == 3
+    assert before["vllm:kv_cache_usage_perc", "tiny"] == 0.25
+    assert after["vllm:num_requests_running", "tiny"] == 0
+    assert after["vllm:prefix_cache_queries_total", "tiny"] == 15
+    assert after["vllm:prefix_cache_hits_total", "tiny"] == 5
+    assert after["skippy_ready", "tiny"] == 0
+
+
+def test_models_that_callers_make_up_make_no_series():
+    metrics = RequestMetrics(lambda: ["tiny"])
+
+    for number in range(100):
+        metrics.record(summary(model=f"made-up-{number}"))
+
+    names = [key for key in samples(metrics) if key[0] == "vllm:prompt_tokens_total"]
+    assert names == [("vllm:prompt_tokens_total", "unknown")]
+
+
+def test_a_refusal_has_no_latency():
+    metrics = RequestMetrics(lambda: ["tiny"])
+
+    metrics.record(
+        summary(
+            outcome=Outcome.REJECTED, error_code="server_overloaded", started_s=None, first_token_s=None,
+            usage=None, finish_reason=None,
+        )
+    )  # fmt: skip
+    metrics.record_event(Rejected("r-2", RejectionReason.PREDICTED_WAIT, 16, 16, 75.25))
+    metrics.note_refused_key("api_key_expired")
+
+    found = samples(metrics)
+    assert ("vllm:e2e_request_latency_seconds_count", "tiny") not in found
+    assert found["skippy_requests_total", "server_overloaded", "chat.completions", "rejected"] == 1
+    assert found["skippy_admission_rejections_total", RejectionReason.PREDICTED_WAIT.value] == 1
+    assert found["skippy_refused_keys_total", "api_key_expired"] == 1
