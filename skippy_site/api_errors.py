@@ -20,6 +20,9 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
+from inference.domain.errors import SkippyError
+from skippy_site.logging import without_keys
+
 _log = logging.getLogger(__name__)
 
 API_PREFIX = "/api/"
@@ -48,13 +51,14 @@ INTERNAL = "The server had an internal error."
 def error_body(
     status: int, message: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """The object that OpenAI's clients understand."""
+    """The object that OpenAI's clients understand. A key that was sent where a field was meant is not
+    sent back, since answers are logged by others."""
     kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else _INVALID
     return {
         "error": {
-            "message": message,
+            "message": without_keys(message),
             "type": kind,
-            "param": param,
+            "param": None if param is None else without_keys(param),
             "code": code or _CODES.get(status, "invalid_value"),
         }
     }
@@ -69,6 +73,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
         case DjangoValidationError():
             param, message = _of_django(error)
             return _response(400, message, param=param)
+        case SkippyError():
+            return _response(error.status, error.message, param=error.param, code=error.code)
         case Http404() | exceptions.NotFound():
             return _response(404, NOT_FOUND)
         case DjangoPermissionDenied():

@@ -40,20 +40,23 @@ class ManagementSchema(AutoSchema):
     """Adds to each operation its scopes and the one error answer."""
 
     def get_description(self) -> str:
-        scopes = getattr(self.view, "scopes", {}).get(self.method)
-        text = super().get_description() or ""
-        if not scopes:
-            return text
-        names = " or ".join(f"`{name}`" for name in scopes_sorted(scopes))
-        return f"{text}\n\nScope: {names}.".strip()
+        """The views' docstrings are for those who read the code."""
+        return ""
 
     def get_operation(self, *args: Any, **kwargs: Any) -> Any:
         operation = super().get_operation(*args, **kwargs)
-        if operation is not None:
-            operation["responses"]["default"] = {
-                "description": "The error object",
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-            }
+        if operation is None:
+            return None
+        scopes = getattr(self.view, "scopes", {}).get(self.method, frozenset())
+        names = " or ".join(f"`{name}`" for name in scopes_sorted(scopes))
+        operation["description"] = f"{operation.get('description', '')} Scope: {names}.".strip()
+        operation["responses"]["default"] = {
+            "description": "The error object",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "path":
+                parameter["schema"] = {"type": "integer"}  # a pattern's group looks like text
         return operation
 
 

@@ -17,6 +17,7 @@ handler500 = "skippy_site.api_errors.server_error"
 urlpatterns = [
     path("admin/", admin.site.urls),
     re_path(r"^api/schema/?$", schema),
+    path("api/", include("inference.usage_api.urls")),
     path("api/", include("accounts.api.urls")),
     path("", RedirectView.as_view(pattern_name="admin:index", permanent=False)),
 ]

@@ -38,6 +38,8 @@ OPERATIONS = {
     ("DELETE", "/keys/{key}"): OWN_OR_MANAGE,
     ("POST", "/keys/{key}/rotate"): MANAGE,
     ("GET", "/changes"): MANAGE,
+    ("GET", "/records"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
+    ("GET", "/usage"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
 }
 
 
