@@ -151,10 +151,12 @@ class Policy:
 
     `has_session_trust`: the session named in the configured header is believed. `priority` None
     leaves it to whoever is above: the user for a key, the team for a user, the service (NORMAL) then.
+    `keeps_text` is decided for keys alone: what is asked and answered with it is kept for a while.
     """
 
     has_session_trust: bool = False
     priority: KeyPriority | None = None
+    keeps_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class Principal:
     scopes: frozenset[Scope] = DEFAULT_SCOPES
     team_id: int | None = None
     team_name: str = ""
+    keeps_text: bool = False
     limits: KeyLimits = NO_KEY_LIMITS
 
 

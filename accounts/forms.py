@@ -30,7 +30,15 @@ class ApiKeyChangeForm(forms.ModelForm):
 
     class Meta:
         model = ApiKey
-        fields: ClassVar = ["name", "expires_at", "scopes", "priority", "has_session_trust", *LIMIT_COLUMNS]
+        fields: ClassVar = [
+            "name",
+            "expires_at",
+            "scopes",
+            "priority",
+            "has_session_trust",
+            "keeps_text",
+            *LIMIT_COLUMNS,
+        ]
 
     def clean_expires_at(self) -> datetime | None:
         if "expires_at" not in self.changed_data:

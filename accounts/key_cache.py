@@ -11,6 +11,8 @@ query that read them: a slow answer is an old answer and does not get a new leas
 - Callers that miss the same digest together share one query. A caller that is cancelled leaves it
   to the others.
 - `forget` also disowns a query that is under way, since it may have read the row before the change.
+- An operator may prefer answers to exact revocations while the database is away: then facts that were read
+  no longer than `stale_s` ago go on, and the database is asked again once a second at most.
 
 The queries run on a few threads of their own: `max_threads` bounds the database connections that
 look-ups can hold at once, and they neither wait for nor delay the process's other database calls.
@@ -36,6 +38,8 @@ MAX_UNKNOWN = 4_096
 MAX_THREADS = 4
 # As long as a caller waits for an answer before it is told that there is none.
 TIMEOUT_S = 5.0
+# How long nobody asks after a failure, where there are stale facts to go on with.
+AWAY_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class KeyCache:
         max_unknown: int = MAX_UNKNOWN,
         max_threads: int = MAX_THREADS,
         timeout_s: float = TIMEOUT_S,
+        stale_s: float = 0.0,
     ) -> None:
         self._load = load
         self._monotonic = monotonic
@@ -95,6 +100,10 @@ class KeyCache:
         self._unknown: TLRUCache[str, _Reading] = TLRUCache(
             max_unknown, ttu=lambda _digest, reading, _now: reading.read_ts + unknown_ttl_s, timer=monotonic
         )
+        self._stale: TLRUCache[str, KeyFacts] = TLRUCache(
+            max_known if stale_s else 0, ttu=lambda _digest, _facts, now: now + stale_s, timer=monotonic
+        )
+        self._asks_again_ts = 0.0
         self._queries: dict[str, Future[_Outcome]] = {}
         self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="key-lookup")
         self._num_hits = 0
@@ -111,7 +120,8 @@ class KeyCache:
     async def facts_of(self, digest: str) -> KeyFacts | None:
         """The facts of the key with this digest, None if there is no such key.
 
-        Raises `AccountsUnavailable` when `load` does, or when no fresh answer came within `timeout_s`.
+        Raises `AccountsUnavailable` when `load` does, or when no fresh answer came within `timeout_s`,
+        and there are no stale facts that may be used instead.
         """
         with self._lock:
             reading = self._known.get(digest) or self._unknown.get(digest)
@@ -119,17 +129,32 @@ class KeyCache:
                 self._num_hits += 1
                 return reading.facts
             self._num_misses += 1
+            stale = self._stale.get(digest)
+            if stale is not None and self._monotonic() < self._asks_again_ts:
+                return stale
         try:
             async with asyncio.timeout(self._timeout_s):
                 return (await self._read(digest)).facts
-        except TimeoutError:
-            raise AccountsUnavailable("the database did not answer in time") from None
+        except (AccountsUnavailable, TimeoutError) as problem:
+            stale = self._stale_facts(digest)
+            if stale is not None:
+                return stale
+            if isinstance(problem, TimeoutError):
+                raise AccountsUnavailable("the database did not answer in time") from None
+            raise
+
+    def _stale_facts(self, digest: str) -> KeyFacts | None:
+        """What may be gone on with while the database is away."""
+        with self._lock:
+            self._asks_again_ts = self._monotonic() + AWAY_PAUSE_S
+            return self._stale.get(digest)
 
     def forget(self, digest: str) -> None:
         """Ask the database again at the next look-up of this digest, because its row has changed."""
         with self._lock:
             self._known.pop(digest, None)
             self._unknown.pop(digest, None)
+            self._stale.pop(digest, None)
             self._queries.pop(digest, None)
 
     def forget_all(self) -> None:
@@ -137,6 +162,7 @@ class KeyCache:
         with self._lock:
             self._known.clear()
             self._unknown.clear()
+            self._stale.clear()
             self._queries.clear()
 
     def statistics(self) -> KeyCacheStatistics:
@@ -202,4 +228,7 @@ class KeyCache:
                 return
             self._known.pop(digest, None)
             self._unknown.pop(digest, None)
+            self._stale.pop(digest, None)
             (self._unknown if outcome.facts is None else self._known)[digest] = outcome
+            if outcome.facts is not None and self._stale.maxsize:
+                self._stale[digest] = outcome.facts

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 
+from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import Error as DatabaseFailure
 from django.db import close_old_connections
@@ -35,6 +36,7 @@ _FACTS = (
     "has_session_trust",
     "priority",
     "scopes",
+    "keeps_text",
     "user",
     "user__username",
     "user__is_active",
@@ -93,7 +95,7 @@ def api_key_facts_read(digest: str) -> KeyFacts | None:
 
 # This process's memory of keys. Services make it forget what they change; other processes learn of
 # a change when their facts run out.
-api_key_cache = KeyCache(load=api_key_facts_read)
+api_key_cache = KeyCache(load=api_key_facts_read, stale_s=settings.ACCOUNTS_STALE_KEYS_S)
 
 
 async def api_key_lookup(*, plaintext: str, cache: KeyCache = api_key_cache) -> KeyLookup:

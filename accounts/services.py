@@ -30,6 +30,7 @@ MAX_ROTATION_GRACE = timedelta(days=30)
 FIRST_ADMINISTRATOR = "admin"
 FIRST_KEY_NAME = "default"
 NO_POLICY = Policy()
+DECIDED_COLUMNS = ("has_session_trust", "priority", "keeps_text")
 _NOT_ROTATED_BECAUSE = {
     KeyState.REVOKED: "is revoked",
     KeyState.EXPIRED: "has expired",
@@ -105,7 +106,7 @@ def api_key_update(
         key.scopes = scopes_sorted(scopes)
     key.set_limits(key.limits() if limits is None else limits)
     key.clean_fields(exclude=["user", "digest"])
-    key.save(update_fields=["name", "expires_at", "has_session_trust", "priority", "scopes", *LIMIT_COLUMNS])
+    key.save(update_fields=["name", "expires_at", "scopes", *DECIDED_COLUMNS, *LIMIT_COLUMNS])
     _forget_at_commit(key)
     return key
 
@@ -269,6 +270,7 @@ def _api_key_add(
 def _decide(key: ApiKey, policy: Policy) -> None:
     key.has_session_trust = policy.has_session_trust
     key.priority = policy.priority or ""
+    key.keeps_text = policy.keeps_text
 
 
 def _validate_expiry(expires_at: datetime | None, *, now: datetime, unless: datetime | None = None) -> None:

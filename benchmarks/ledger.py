@@ -64,6 +64,10 @@ class Request:
     def record_id(self) -> Any:
         return self.summary.record_id
 
+    @property
+    def is_running(self) -> bool:
+        return True
+
     def summary_now(self) -> RequestSummary:
         return self.summary
 

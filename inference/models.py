@@ -125,8 +125,8 @@ class IdempotentRequest(models.Model):
     """A request that named itself by the header Idempotency-Key, so that its repetition is recognised.
 
     `name_digest` and `body_digest` are SHA-256: the caller's name may tell something, and a body does.
-    The first request of a name runs until `finished_at`; it is taken for dead after `runs_until`, which it
-    moves on while it lives. `answer` is what was sent, kept only where the key keeps text.
+    The first request of a name runs until `finished_at`, and is taken for dead after `runs_until`. One that
+    did not complete leaves no row. `answer` is what was sent, kept only where the key keeps text.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -206,10 +206,10 @@ class UsageBucket(models.Model):
     num_reasoning_tokens = models.BigIntegerField("reasoning tokens")
     num_injected_tokens = models.BigIntegerField("injected tokens")
 
-    queue_counts = ArrayField(models.BigIntegerField(), help_text=_HISTOGRAM_NOTE)
-    first_token_counts = ArrayField(models.BigIntegerField(), help_text=_HISTOGRAM_NOTE)
-    per_token_counts = ArrayField(models.BigIntegerField(), help_text=_HISTOGRAM_NOTE)
-    total_counts = ArrayField(models.BigIntegerField(), help_text=_HISTOGRAM_NOTE)
+    queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
 
     class Meta:
         verbose_name = "usage of an hour"
@@ -263,7 +263,7 @@ class EventBucket(models.Model):
     name = models.CharField("event", max_length=100)
     detail = models.CharField("detail", max_length=100, blank=True)
     num_events = models.BigIntegerField("events")
-    elapsed_counts = ArrayField(models.BigIntegerField(), help_text=_HISTOGRAM_NOTE)
+    elapsed_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
 
     class Meta:
         verbose_name = "events of an hour"

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.urls import re_path
 
+from accounts.limits.contracts import LimitDesk
 from inference.api.authentication import Authenticator
 from inference.api.chat_completions import ChatCompletionsConsumer
 from inference.api.completions import CompletionsConsumer
@@ -33,12 +34,17 @@ def api_routes(
     *,
     runtime: Runtime,
     authenticator: Authenticator,
+    limit_desk: LimitDesk,
     watching: Watching,
     usage: UsageDesk,
     max_body_bytes: int,
 ) -> list[Any]:
     """Routes for a Channels URLRouter: /v1/…, /healthz, /readyz, /metrics, and a 404 for the rest of /v1."""
-    shared: dict[str, Any] = {"authenticator": authenticator, "max_body_bytes": max_body_bytes}
+    shared: dict[str, Any] = {
+        "authenticator": authenticator,
+        "limit_desk": limit_desk,
+        "max_body_bytes": max_body_bytes,
+    }
     with_runtime = {**shared, "runtime": runtime}
     for_metrics = {
         **with_runtime,

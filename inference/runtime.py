@@ -23,6 +23,7 @@ from inference.admission.controller import AdmissionController, AdmissionStatist
 from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
@@ -164,6 +165,7 @@ class Runtime:
         loader: EngineLoader,
         recorder: Recorder,
         ledger: Ledger,
+        answer_keeping: AnswerKeeping,
         clock: Clock,
         database_probe: Probe,
         broker_probe: Probe,
@@ -176,6 +178,7 @@ class Runtime:
         self._loader = loader
         self._recorder = recorder
         self._ledger = ledger
+        self.answer_keeping = answer_keeping
         self._clock = clock
         self._database_probe = database_probe
         self._broker_probe = broker_probe

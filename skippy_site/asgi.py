@@ -6,9 +6,11 @@ Importing this module loads no model; the server calls `lifespan.start()` for th
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import django
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -22,12 +24,19 @@ from django.db import connection  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
 from accounts.last_used import LastUsedBuffer  # noqa: E402
+from accounts.limits.ceiling import Ceiling  # noqa: E402
+from accounts.limits.desk import SharedLimitDesk  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import Clock, SystemClock  # noqa: E402
+from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
+from inference.ledger.database_calls import in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
+from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
+from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
@@ -35,6 +44,7 @@ from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
+from skippy_site.limit_store import make_limit_store  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
 from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
@@ -55,6 +65,11 @@ def make_ledger(clock: Clock) -> GenerationLedger:
     return GenerationLedger(
         settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=clock
     )
+
+
+async def make_partitions() -> None:
+    """Months of the records, where the service was off for longer than they were made ahead."""
+    await in_database(lambda: partitions_ensure(connection=connection))
 
 
 def make_runtime(
@@ -88,14 +103,30 @@ def make_runtime(
         ),
         recorder=make_recorder(watching),
         ledger=ledger,
+        answer_keeping=AnswerKeeping(
+            DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
+        ),
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),
         broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),
     )
 
 
+def make_limit_desk(environment: Environment, clock: Clock) -> SharedLimitDesk:
+    """Counts with all other processes on this database, under a name of its own."""
+    ceiling = Ceiling(
+        max_requests_per_minute=environment.max_requests_per_minute,
+        max_tokens_per_minute=environment.max_tokens_per_minute,
+    )
+    return SharedLimitDesk(make_limit_store(uuid4()), ceiling=ceiling, clock=clock)
+
+
 def make_application(
-    environment: Environment, runtime: Runtime, watching: Watching, last_used: LastUsedBuffer
+    environment: Environment,
+    runtime: Runtime,
+    watching: Watching,
+    last_used: LastUsedBuffer,
+    limit_desk: SharedLimitDesk,
 ) -> Any:
     """API routes first; what they do not know is Django's."""
     authenticator = Authenticator(
@@ -106,6 +137,7 @@ def make_application(
     routes = api_routes(
         runtime=runtime,
         authenticator=authenticator,
+        limit_desk=limit_desk,
         watching=watching,
         usage=DatabaseUsageDesk(),
         max_body_bytes=environment.max_body_bytes,
@@ -129,5 +161,13 @@ _watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=serve
 _ledger = make_ledger(_clock)
 _runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
 _last_used = LastUsedBuffer()
-application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used)
-lifespan = SiteLifespan(_runtime, _ledger, _last_used, _watching.telemetry)
+_limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
+application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
+lifespan = SiteLifespan(
+    _runtime,
+    _ledger,
+    _last_used,
+    _limit_desk,
+    _watching.telemetry,
+    prepare_database=make_partitions,
+)

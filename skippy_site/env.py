@@ -6,7 +6,6 @@ Conversion and ranges are msgspec's; what it cannot say (URLs, networks) is chec
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import typing
@@ -20,6 +19,7 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
+from skippy_site.watching_settings import WatchingSettings, check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=10)]
@@ -31,7 +31,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -45,6 +45,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     model_id: Annotated[
         str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
     ] = ""
+    max_requests_per_minute: Annotated[
+        Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
+    ] = 1_000_000
+    max_tokens_per_minute: Annotated[
+        Positive, Meta(description="tokens that each key may use in a minute, whatever its own limits are")
+    ] = 1_000_000
     lanes: Annotated[int, Meta(ge=1, le=250, description="sequences that generate at once")] = 16
     context: Annotated[
         int, Meta(ge=256, le=16_777_216, description="KV cells shared by all lanes (tokens)")
@@ -196,45 +202,20 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             description="the one header in which callers with session trust name their session; empty: none",
         ),
     ] = ""
+    text_retention_days: Annotated[
+        int, Meta(ge=1, le=3650, description="time that prompts and answers stay, for keys that keep text")
+    ] = 30
+    stale_auth_s: Annotated[
+        Seconds,
+        Meta(
+            description="while the database is away, keys that were used lately go on working for so long; "
+            "a revocation is then obeyed that much later"
+        ),
+    ] = 0.0
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
     ] = "info"
-    log_format: Annotated[
-        Literal["line", "json"], Meta(description="log lines for people, or JSON objects with the request id")
-    ] = "line"
-    telemetry: Annotated[
-        Literal["off", "summary", "debug"],
-        Meta(
-            description="what is told of requests beside their records; debug adds a span for each phase, "
-            "for collectors only"
-        ),
-    ] = "summary"
-    telemetry_stderr: Annotated[
-        str,
-        Meta(
-            max_length=20,
-            description="telemetry as JSON lines on standard error, at debug where `SKIPPY_TELEMETRY` is "
-            "off; blank, 0, false, no and off do not",
-        ),
-    ] = ""
-    otlp_endpoint: Annotated[
-        str, Meta(description="base URL of a collector that takes traces over OTLP/HTTP; empty: none")
-    ] = ""
-    telemetry_retention_days: Annotated[
-        int, Meta(ge=1, le=3650, description="how long events of telemetry are kept in the database")
-    ] = 14
-    record_retention_days: Annotated[
-        int,
-        Meta(ge=0, le=36_500, description="how long records are kept, by whole months; 0: for ever"),
-    ] = 0
-    usage_retention_days: Annotated[
-        int, Meta(ge=0, le=36_500, description="how long hourly usage is kept; 0: for ever")
-    ] = 0
-    metrics_networks: Annotated[
-        str,
-        Meta(description="comma-separated networks from which /metrics may be read without a key"),
-    ] = "127.0.0.0/8,::1/128"
     database_url: Annotated[str, Meta(description="Postgres to use instead of the embedded one")] = ""
     redis_url: Annotated[str, Meta(description="Redis to use instead of the embedded Valkey")] = ""
     celery_broker_url: Annotated[str, Meta(description="Celery's broker, where it is not REDIS_URL")] = ""
@@ -249,12 +230,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"SKIPPY_ADAPTIVE_INITIAL_LIMIT: {self.adaptive_initial_limit} is more than "
                 f"SKIPPY_LANES, {self.lanes}"
             )
-        _check_networks("SKIPPY_TRUSTED_PROXIES", self.trusted_networks_text)
-        _check_networks("SKIPPY_METRICS_NETWORKS", self.metrics_networks_text)
-        if self.otlp_endpoint:
-            parts = urlsplit(self.otlp_endpoint)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("SKIPPY_OTLP_ENDPOINT: not an http(s) URL with a host")
+        check_networks("SKIPPY_TRUSTED_PROXIES", self.trusted_networks_text)
+        self.check_watching()
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):
@@ -268,11 +245,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def trusted_networks_text(self) -> tuple[str, ...]:
-        return _parts(self.trusted_proxies)
+        return parts_of(self.trusted_proxies)
 
     @property
-    def metrics_networks_text(self) -> tuple[str, ...]:
-        return _parts(self.metrics_networks)
+    def loopback(self) -> str:
+        """The address at which other processes of this machine reach the server."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
 
     @property
     def is_https(self) -> bool:
@@ -303,18 +281,6 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return max(self.max_connections, self.max_queue + self.lanes)
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _check_networks(name: str, networks: tuple[str, ...]) -> None:
-    for network in networks:
-        try:
-            ipaddress.ip_network(network, strict=False)
-        except ValueError:
-            raise ValueError(f"{name}: {network!r} is not a network") from None
-
-
 UNPREFIXED = {
     "database_url": "DATABASE_URL",
     "redis_url": "REDIS_URL",
@@ -340,7 +306,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         if source.get(variable_name(field), "").strip()
     }
     for field, value in list(given.items()):
-        if Environment.__annotations__[field].startswith(("bool", "Annotated[bool")):
+        if _annotation(field).startswith(("bool", "Annotated[bool")):
             given[field] = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(
                 value.lower(), value.lower()
             )
@@ -350,12 +316,17 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
         raise EnvironmentProblem(_one_line(str(problem), given)) from None
 
 
+def _annotation(field: str) -> str:
+    owners = (owner.__annotations__ for owner in Environment.__mro__ if "__annotations__" in vars(owner))
+    return next(str(owner[field]) for owner in owners if field in owner)
+
+
 def _one_line(message: str, given: Mapping[str, str]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if field not in given:
         return text
-    shown = "the given value" if "url" in field else repr(given[field])
+    shown = "the given value" if "url" in field or "secret" in field else repr(given[field])
     for kind, words in (("`int`", "a whole number"), ("`float`", "a number"), ("`bool`", "true or false")):
         text = text.replace(f"Expected {kind}, got `str`", f"expected {words}").replace(kind, words)
     if text.startswith("Invalid enum value"):

@@ -1,4 +1,4 @@
-"""What lives as long as the server: runtime, ledger, telemetry, the buffer of last-used times, a watch."""
+"""What lives as long as the server: runtime, ledger, telemetry, last-used times, desk of limits, a watch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import Awaitable, Callable
 
 from accounts.last_used import LastUsedBuffer
+from accounts.limits.desk import SharedLimitDesk
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
@@ -26,11 +28,17 @@ class SiteLifespan:
         runtime: Runtime,
         ledger: GenerationLedger,
         last_used: LastUsedBuffer,
+        limit_desk: SharedLimitDesk,
         telemetry: TelemetryPipeline,
+        *,
+        prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
+        """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
+        self._prepare_database = prepare_database
         self._runtime = runtime
         self._ledger = ledger
         self._last_used = last_used
+        self._limit_desk = limit_desk
         self._telemetry = telemetry
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -40,7 +48,9 @@ class SiteLifespan:
         await self._runtime.start()
         self._tasks = [
             asyncio.create_task(self._last_used.run()),
+            asyncio.create_task(self._limit_desk.run()),
             asyncio.create_task(self._watch()),
+            asyncio.create_task(self._prepare()),
         ]
 
     def begin_drain(self) -> None:
@@ -60,6 +70,12 @@ class SiteLifespan:
         await self._ledger.stop()
         # Waits for sinks: not on the event loop.
         await asyncio.to_thread(self._telemetry.stop)
+
+    async def _prepare(self) -> None:
+        try:
+            await self._prepare_database()
+        except Exception as problem:
+            _log.warning("the database could not be prepared: %s", type(problem).__name__)
 
     async def _watch(self) -> None:
         """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor

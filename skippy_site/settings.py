@@ -99,6 +99,9 @@ SPECTACULAR_SETTINGS = drf.SPECTACULAR_SETTINGS
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# While the database is away, keys that were read so lately go on (seconds).
+ACCOUNTS_STALE_KEYS_S = ENVIRONMENT.stale_auth_s
+
 CELERY_BROKER_URL = SERVICES.broker_url
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TIMEZONE = "UTC"
@@ -115,11 +118,17 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": timedelta(minutes=1),
         "options": {"expires": 60},
     },
+    "alerts-check": {
+        "task": "inference.alerts.tasks.check",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
     "usage-expire": {
         "task": "inference.usage.tasks.expire",
         "schedule": timedelta(hours=1),
         "options": {"expires": 3600},
     },
+    "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
 
 _PUBLIC_HOST = urlsplit(ENVIRONMENT.public_url).hostname
@@ -148,6 +157,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
+
+if ENVIRONMENT.email_url:
+    vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
+EMAIL_TIMEOUT = 10
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -53,6 +53,10 @@ class Live:
     def record_id(self) -> UUID:
         return self.ending.record_id
 
+    @property
+    def is_running(self) -> bool:
+        return self.usage is not None
+
     def summary_now(self) -> RequestSummary:
         return replace(
             self.ending,

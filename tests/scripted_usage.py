@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from inference.domain.usage import UsageRange, UsageReport, UsageTotals
+from inference.domain.usage import LatencyReport, UsageRange, UsageReport, UsageTotals
 from inference.usage.selectors import UsageOwner
 
 
@@ -19,11 +19,12 @@ class ScriptedUsageDesk:
     failure: Exception | None = None
     asked: list[tuple[UsageOwner, UsageRange]] = field(default_factory=list)
 
-    async def report(self, owner: UsageOwner, range: UsageRange) -> UsageReport:
+    async def report(self, owner: UsageOwner, range: UsageRange) -> tuple[UsageReport, LatencyReport]:
         self.asked.append((owner, range))
         if self.failure is not None:
             raise self.failure
-        return UsageReport(range, self.totals, by_outcome=(("completed", self.totals),))
+        report = UsageReport(range, self.totals, by_outcome=(("completed", self.totals),))
+        return report, LatencyReport()
 
     async def pages(
         self, owner: UsageOwner, range: UsageRange, columns: Sequence[str]

@@ -38,7 +38,7 @@ _STATE_LABELS = {
     KeyState.USER_INACTIVE: "user inactive",
 }
 # What an administrator says of a key.
-_DECIDED = ["name", "expires_at", "scopes", "priority", "has_session_trust"]
+_DECIDED = ["name", "expires_at", "scopes", "priority", "has_session_trust", "keeps_text"]
 # What a key's page tells and nobody edits.
 _TOLD = ["key", "state", "created_at", "revoked_at", "last_used_at", "rotated_from"]
 # Ids of forms whose key was made, kept in the session: the last few are enough for a reload.

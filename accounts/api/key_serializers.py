@@ -49,6 +49,7 @@ class ApiKeySerializer(serializers.Serializer):
     scopes = serializers.SerializerMethodField()
     priority = PriorityField()
     has_session_trust = serializers.BooleanField()
+    keeps_text = serializers.BooleanField()
     limits = LimitsSerializer()
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
@@ -82,6 +83,7 @@ class ApiKeyRequest(StrictSerializer):
     scopes = ScopesField(default=DEFAULT_SCOPES)
     priority = PriorityField(required=False)
     has_session_trust = serializers.BooleanField(required=False)
+    keeps_text = serializers.BooleanField(required=False, help_text="prompts and answers are kept")
     limits = LimitsSerializer(required=False)
 
 
@@ -93,6 +95,7 @@ class ApiKeyChange(StrictSerializer):
     scopes = ScopesField(required=False)
     priority = PriorityField(required=False)
     has_session_trust = serializers.BooleanField(required=False)
+    keeps_text = serializers.BooleanField(required=False)
     limits = LimitsSerializer(required=False)
 
 

@@ -77,8 +77,12 @@ class PriorityField(serializers.ChoiceField):
 
 
 def policy_changed(policy: Policy, given: dict[str, Any]) -> Policy:
-    """`policy` with the `priority` and `has_session_trust` of a body, where they are in it."""
+    """`policy` with the `priority`, `has_session_trust` and `keeps_text` of a body, where they are in it."""
     priority = policy.priority
     if "priority" in given:
         priority = KeyPriority(given["priority"]) if given["priority"] else None
-    return Policy(given.get("has_session_trust", policy.has_session_trust), priority)
+    return Policy(
+        given.get("has_session_trust", policy.has_session_trust),
+        priority,
+        given.get("keeps_text", policy.keeps_text),
+    )

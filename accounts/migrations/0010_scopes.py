@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0003_limits'),
+        ('accounts', '0005_keeps_text'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -1,12 +1,21 @@
 """Tables of accounts. Users are Django's own; this adds the teams that they are in, the keys by which
-programs sign in, and what an administrator decided about teams, users and keys.
+programs sign in, what an administrator decided about teams, users and keys, and what was used of it.
 
 Columns and constraints only: `services` writes, `selectors` reads.
 """
 
 from accounts.models.administrative_change import AdministrativeChange
 from accounts.models.api_key import ApiKey
+from accounts.models.limit_counter import LimitCounter, LimitProcess, LimitReservation
 from accounts.models.team import Team
 from accounts.models.user_policy import UserPolicy
 
-__all__ = ["AdministrativeChange", "ApiKey", "Team", "UserPolicy"]
+__all__ = [
+    "AdministrativeChange",
+    "ApiKey",
+    "LimitCounter",
+    "LimitProcess",
+    "LimitReservation",
+    "Team",
+    "UserPolicy",
+]

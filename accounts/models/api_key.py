@@ -73,6 +73,12 @@ class ApiKey(LimitColumns):
         help_text="Who goes first where there is more work than lanes; never above the user's. "
         "Empty: the user's.",
     )
+    keeps_text = models.BooleanField(
+        "keeps text",
+        default=False,
+        help_text="Prompts and answers of this key are kept for a while, and repeated requests answered from "
+        "them. Its users should know.",
+    )
     scopes = ArrayField(
         models.CharField(max_length=32, choices=[(scope.value, scope.value) for scope in Scope]),
         verbose_name="scopes",
@@ -124,7 +130,8 @@ class ApiKey(LimitColumns):
 
     def policy(self) -> Policy:
         """What was decided about this key alone."""
-        return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)
+        priority = KeyPriority(self.priority) if self.priority else None
+        return Policy(self.has_session_trust, priority, self.keeps_text)
 
     def granted_scopes(self) -> frozenset[Scope]:
         return frozenset(Scope(name) for name in self.scopes)
@@ -148,6 +155,7 @@ class ApiKey(LimitColumns):
                 scopes=self.granted_scopes(),
                 team_id=None if team is None else team.pk,
                 team_name="" if team is None else team.name,
+                keeps_text=self.keeps_text,
                 limits=KeyLimits(
                     of_key=self.limits(),
                     of_user=NO_LIMITS if row is None else row.limits(),

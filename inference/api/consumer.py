@@ -15,6 +15,7 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
 from accounts.contracts import Principal
+from accounts.limits.contracts import LimitDesk
 from accounts.scopes import Scope
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
@@ -26,7 +27,10 @@ from inference.domain.errors import (
     SkippyError,
 )
 from inference.domain.request_context import current_request_id
+from inference.openai.errors import Header
+from inference.openai.rate_limit_headers import rate_limit_headers
 from inference.openai.request_ids import HEADER, request_id
+from inference.services.limit_gate import LimitGate
 
 _log = logging.getLogger(__name__)
 
@@ -34,18 +38,19 @@ _log = logging.getLogger(__name__)
 class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
     """One HTTP request under /v1. Subclasses name their methods and write `answer`.
 
-    Order: method, authentication and scope (before the body is gathered), body limit, `answer`. Every
-    SkippyError becomes the error object; every other exception is logged under the request's id
-    and becomes a 500 that says nothing.
+    Order: method, authentication, network, scope (before the body is gathered), body limit, `answer`.
+    Every SkippyError becomes the error object; every other exception is logged under the request's
+    id and becomes a 500 that says nothing.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("GET",)
     needs_key: ClassVar[bool] = True
     needs_scope: ClassVar[Scope | None] = None
 
-    def __init__(self, *, authenticator: Authenticator, max_body_bytes: int) -> None:
+    def __init__(self, *, authenticator: Authenticator, limit_desk: LimitDesk, max_body_bytes: int) -> None:
         super().__init__()
         self._authenticator = authenticator
+        self._limit_desk = limit_desk
         self._max_body_bytes = max_body_bytes
         self._parts: list[bytes] = []
         self._num_body_bytes = 0
@@ -53,6 +58,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self._listening: asyncio.Future[None]
         self._request: HttpRequest | None = None
         self.principal: Principal | None = None
+        self.limit_gate: LimitGate | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
@@ -85,6 +91,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             if self._request is None:
                 await self._admit()
                 self.authenticated()
+                await self._check_limits()
                 self._authorize()
             self._gather(message.get("body", b""))
         except SkippyError as error:
@@ -122,6 +129,29 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         if self.needs_scope is None or (self.principal and self.needs_scope in self.principal.scopes):
             return
         raise PermissionDenied(f"This needs an API key with the scope `{self.needs_scope.value}`.")
+
+    async def _check_limits(self) -> None:
+        """From here on every answer tells what is left. Raises PermissionDenied for a client whose
+        network is none of the key's."""
+        if self.principal is None:
+            return
+        self.limit_gate = LimitGate(self._limit_desk, self.principal)
+        self.respond.limit_headers = self._limit_headers
+        await self.limit_gate.look()
+        client = self.scope.get("client")
+        self.limit_gate.check_address(client[0] if client else None)
+
+    def _limit_headers(self) -> tuple[Header, ...]:
+        allowance = None if self.limit_gate is None else self.limit_gate.allowance
+        if allowance is None:
+            return ()
+        return tuple(
+            header
+            for name, quota in (("requests", allowance.requests), ("tokens", allowance.tokens))
+            for header in rate_limit_headers(
+                name, limit=quota.limit, remaining=quota.remaining, reset_s=quota.reset_s
+            )
+        )
 
     def _gather(self, part: bytes) -> None:
         self._num_body_bytes += len(part)

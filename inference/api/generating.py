@@ -12,19 +12,23 @@ from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
 from accounts.scopes import Scope
+from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import FinishReason, Usage
+from inference.domain.kept_answers import NamedRequest, SentAnswer
 from inference.domain.logprobs import AnswerPart
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
 from inference.domain.timings import Timings
 from inference.openai.errors import Header
+from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
-from inference.openai.sse import KEEP_ALIVE, frame
+from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
+from inference.openai.sse import DONE, KEEP_ALIVE, frame
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -33,6 +37,9 @@ from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import session_key
 
 CONNECTION_EXTENSION = "skippy.connection"
+# A named request whose end nobody has noted is taken for dead so long after its time limit.
+LEASE_MARGIN_S = 60.0
+MAX_LEASE_S = 86_400.0
 
 
 class Rendering(Protocol):
@@ -164,7 +171,7 @@ class GeneratingConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         lifecycle = self._lifecycle
-        assert principal is not None and lifecycle is not None
+        assert principal is not None and lifecycle is not None and self.limit_gate is not None
         asked = await self.read(request)
         lifecycle.note_request(
             model=asked.model,
@@ -172,15 +179,66 @@ class GeneratingConsumer(ApiConsumer):
             end_user=asked.user or "",
             metadata=asked.metadata,
         )
-        limits = self._runtime.settings.time_limits
-        limit_s = limits.of_request(asked.timeout_s)
+        limit_s = self._runtime.settings.time_limits.of_request(asked.timeout_s)
+        keeper = self._make_keeper(request, principal, lifecycle, limit_s=limit_s)
+        earlier = await keeper.begin()
+        if earlier is not None:
+            await self._repeat(earlier, lifecycle)
+            return
         try:
             async with asyncio.timeout(limit_s) as time_limit:
-                await self._generate(asked, self._caller(principal, lifecycle), lifecycle)
+                caller = self._caller(principal, lifecycle)
+                lifecycle.when_ended(self.limit_gate.close)
+                self._runtime.check_ready()
+                # What the key may not use does not exist for it.
+                self._runtime.catalog.model(asked.model, may_use=principal.limits.allows_model)
+                await self.limit_gate.check_spent()
+                await self._generate(asked, caller, lifecycle, keeper)
         except TimeoutError:
             if not time_limit.expired():
                 raise
             raise GenerationTimeout(f"The request took longer than its {limit_s:g} s.") from None
+        finally:
+            await asyncio.shield(keeper.end())
+
+    def _make_keeper(
+        self,
+        request: HttpRequest,
+        principal: Principal,
+        lifecycle: RequestLifecycle,
+        *,
+        limit_s: float | None,
+    ) -> AnswerKeeper:
+        """Raises InvalidRequest where the request's Idempotency-Key is none."""
+        name = idempotency_name(self.scope["headers"])
+        named = None
+        if name is not None:
+            named = NamedRequest(
+                key_id=principal.key_id,
+                name_digest=name,
+                body_digest=body_digest(self.endpoint, request.body),
+                request_id=self.respond.request_id,
+                record_id=lifecycle.record_id,
+                created_at=lifecycle.created_at,
+                lease_s=MAX_LEASE_S if limit_s is None else limit_s + LEASE_MARGIN_S,
+            )
+        return AnswerKeeper(
+            self._runtime.answer_keeping,
+            named=named,
+            principal=principal,
+            lifecycle=lifecycle,
+            body=request.body,
+        )
+
+    async def _repeat(self, earlier: SentAnswer, lifecycle: RequestLifecycle) -> None:
+        lifecycle.repeat()
+        await lifecycle.recorded()
+        headers = (
+            (b"content-type", earlier.content_type.encode()),
+            (b"content-length", str(len(earlier.body)).encode()),
+            (b"idempotent-replayed", b"true"),
+        )
+        await self.respond.whole(earlier.status, headers, earlier.body)
 
     def _caller(self, principal: Principal, lifecycle: RequestLifecycle) -> Caller:
         """Who asks, and in which session: only a name in the configured header counts, and only from
@@ -191,20 +249,24 @@ class GeneratingConsumer(ApiConsumer):
         is_ignored = not principal.has_session_trust and has_header(headers, header)
         lifecycle.note_session(session, is_ignored=is_ignored)
         return Caller(
-            user_id=principal.user_id, priority=PriorityClass(principal.priority.value), session=session
+            user_id=principal.user_id,
+            priority=PriorityClass(principal.priority.value),
+            session=session,
+            limit_gate=self.limit_gate,
         )
 
-    async def _generate(self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle) -> None:
-        self._runtime.check_ready()
+    async def _generate(
+        self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+    ) -> None:
         question = self.question(asked)
         if asked.is_stream:
             self._keep_alive(question)
         stream = await self.start(asked, caller, lifecycle)
         try:
             if asked.is_stream:
-                await self._stream(question, stream, lifecycle)
+                await self._stream(question, stream, lifecycle, keeper)
             else:
-                await self._whole(question, stream, lifecycle)
+                await self._whole(question, stream, lifecycle, keeper)
         finally:
             stream.close()
 
@@ -222,27 +284,43 @@ class GeneratingConsumer(ApiConsumer):
         self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)
 
     async def _stream(
-        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle
+        self,
+        question: Question,
+        stream: GenerationStream,
+        lifecycle: RequestLifecycle,
+        keeper: AnswerKeeper,
     ) -> None:
         rendering = question.rendering
         if not self.respond.is_begun:
             await self.respond.begin_stream(headers=question.headers)
         if question.first_chunk is not None:
-            await self.respond.frame(frame(question.first_chunk))
+            first = frame(question.first_chunk)
+            keeper.add(first)
+            await self.respond.frame(first)
         async for part in stream.text():
-            await self.respond.frame(frame(rendering.text_chunk(part)))
+            chunk = frame(rendering.text_chunk(part))
+            keeper.add(chunk, part.text)
+            await self.respond.frame(chunk)
         result, began_ts = stream.result, time.monotonic()
         last = frame(rendering.finish_chunk(result.reason))
         if question.request.wants_usage:
             last += frame(rendering.usage_chunk(result.usage, result.timings))
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
-        self._complete(stream, lifecycle)
+        keeper.add(last + DONE)
+        self._complete(stream, lifecycle, keeper)
         # What the client needs is there at once; only the last word says that it is also recorded.
         await self.respond.frame(last)
         await lifecycle.recorded()
+        await keeper.end(STREAM_TYPE.decode())
         await self.respond.end_stream()
 
-    async def _whole(self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
+    async def _whole(
+        self,
+        question: Question,
+        stream: GenerationStream,
+        lifecycle: RequestLifecycle,
+        keeper: AnswerKeeper,
+    ) -> None:
         parts = [part async for part in stream.text()]
         whole = AnswerPart(
             "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
@@ -250,8 +328,10 @@ class GeneratingConsumer(ApiConsumer):
         result, began_ts = stream.result, time.monotonic()
         body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
-        self._complete(stream, lifecycle)
+        keeper.add(body, whole.text)
+        self._complete(stream, lifecycle, keeper)
         await lifecycle.recorded()
+        await keeper.end("application/json")
         await self.respond.json(body, headers=question.headers)
 
     def _note_built(
@@ -260,8 +340,9 @@ class GeneratingConsumer(ApiConsumer):
         elapsed_s = time.monotonic() - began_ts
         lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
-    def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle) -> None:
+    def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
         lifecycle.complete(stream.result.reason)
+        keeper.complete()

@@ -56,6 +56,8 @@ class HttpResponder:
         self.is_ended = False
         self.is_delivered = False
         """The server has taken the last byte."""
+        self.limit_headers: Callable[[], tuple[Header, ...]] = tuple
+        """What is left of the caller's limits, asked for when the answer begins."""
 
     async def whole(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
         self.is_begun = True
@@ -63,7 +65,11 @@ class HttpResponder:
             {
                 "type": "http.response.start",
                 "status": status,
-                "headers": [*headers, (b"x-request-id", self.request_id.encode())],
+                "headers": [
+                    *headers,
+                    (b"x-request-id", self.request_id.encode()),
+                    *self.limit_headers(),
+                ],
             }
         )
         self.is_ended = True
@@ -89,6 +95,7 @@ class HttpResponder:
                     (b"x-accel-buffering", b"no"),
                     (b"x-request-id", self.request_id.encode()),
                     *headers,
+                    *self.limit_headers(),
                 ],
             }
         )

@@ -19,7 +19,8 @@ class ModelListConsumer(ApiConsumer):
         self._runtime = runtime
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
-        models = self._runtime.catalog.models()
+        assert principal is not None
+        models = self._runtime.catalog.models(may_use=principal.limits.allows_model)
         await self.respond.json(model_list_body(model.description for model in models))
 
 
@@ -31,5 +32,8 @@ class ModelConsumer(ApiConsumer):
         self._runtime = runtime
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
-        model = self._runtime.catalog.model(request.argument("model_id"))
+        assert principal is not None
+        model = self._runtime.catalog.model(
+            request.argument("model_id"), may_use=principal.limits.allows_model
+        )
         await self.respond.json(model_body(model.description))

@@ -11,7 +11,7 @@ from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
-from inference.domain.usage import UsageRange, UsageReport
+from inference.domain.usage import LatencyReport, UsageRange, UsageReport
 from inference.openai.usage_query import UsageFormat, parse_usage_query
 from inference.openai.usage_report import CSV_COLUMNS, csv_header, csv_lines, usage_report_body
 from inference.usage.selectors import UsageOwner
@@ -24,7 +24,7 @@ class UsageDesk(Protocol):
     """Reads usage without holding up the event loop. Both raise ServiceUnavailable where the database
     cannot be asked."""
 
-    async def report(self, owner: UsageOwner, range: UsageRange) -> UsageReport: ...
+    async def report(self, owner: UsageOwner, range: UsageRange) -> tuple[UsageReport, LatencyReport]: ...
 
     def pages(
         self, owner: UsageOwner, range: UsageRange, columns: Sequence[str]
@@ -49,8 +49,8 @@ class UsageConsumer(ApiConsumer):
         query = parse_usage_query(request.query, now=datetime.now(UTC))
         owner = UsageOwner(key_id=principal.key_id)
         if query.format is UsageFormat.JSON:
-            report = await self._desk.report(owner, query.range)
-            await self.respond.json(usage_report_body(report), headers=(_NO_STORE,))
+            report, latencies = await self._desk.report(owner, query.range)
+            await self.respond.json(usage_report_body(report, latencies), headers=(_NO_STORE,))
             return
         pages = self._desk.pages(owner, query.range, [field for _, field in CSV_COLUMNS])
         # The first page before the status: what fails now is still an error object.

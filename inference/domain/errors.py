@@ -9,9 +9,12 @@
     ├── NotFound                       404     invalid_request_error   not_found
     │   └── ModelNotFound              404     invalid_request_error   model_not_found
     ├── MethodNotAllowed               405     invalid_request_error   method_not_allowed
+    ├── Conflict                       409     invalid_request_error   idempotency_key_in_use
     ├── RequestTimeout                 408     invalid_request_error   request_timeout
     ├── PayloadTooLarge                413     invalid_request_error   payload_too_large
     ├── ServerOverloaded               429     rate_limit_error        server_overloaded
+    ├── RateLimitExceeded              429     rate_limit_error        rate_limit_exceeded
+    ├── InsufficientQuota              429     insufficient_quota      insufficient_quota
     ├── RequestCancelled               499     invalid_request_error   request_cancelled
     ├── InternalError                  500     server_error            internal_server_error
     ├── GenerationFailed               502     server_error            generation_failed
@@ -122,6 +125,14 @@ class MethodNotAllowed(SkippyError):
     default_code = "method_not_allowed"
 
 
+class Conflict(SkippyError):
+    """Another request of the same name runs, or has been answered: this one is not run again."""
+
+    status = 409
+    type = "invalid_request_error"
+    default_code = "idempotency_key_in_use"
+
+
 class RequestTimeout(SkippyError):
     """The client took too long to send its request."""
 
@@ -145,6 +156,24 @@ class ServerOverloaded(SkippyError):
     type = "rate_limit_error"
     default_code = "server_overloaded"
     default_retry_after_s = 1
+
+
+class RateLimitExceeded(SkippyError):
+    """More than this caller may have in a minute, or at once; waiting helps."""
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "rate_limit_exceeded"
+    default_retry_after_s = 1
+
+
+class InsufficientQuota(SkippyError):
+    """This caller's token budget does not pay for it; waiting a little does not help."""
+
+    status = 429
+    type = "insufficient_quota"
+    default_code = "insufficient_quota"
+    default_retry_after_s = 300
 
 
 class RequestCancelled(SkippyError):

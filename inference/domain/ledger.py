@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -16,6 +15,11 @@ class LiveRequest(Protocol):
 
     @property
     def record_id(self) -> UUID: ...
+
+    @property
+    def is_running(self) -> bool:
+        """It has a lane; until then nothing about it changes."""
+        ...
 
     def summary_now(self) -> RequestSummary:
         """Its record if the process were to end now."""
@@ -65,20 +69,3 @@ class Ledger(Protocol):
         ...
 
     def statistics(self) -> LedgerStatistics: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveredRequest:
-    """A request of a process that is gone, whose record was made from its journal."""
-
-    record_id: UUID
-    user_id: int
-    key_id: int
-    team_id: int | None
-    outcome: str
-    num_input_tokens: int
-    num_output_tokens: int
-
-
-Settle = Callable[[Sequence[RecoveredRequest]], Awaitable[None]]
-"""Called once their records are in the database; may be called again for the same ones, and must not mind."""

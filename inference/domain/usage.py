@@ -103,7 +103,6 @@ class UsageReport:
     totals: UsageTotals
     by_outcome: tuple[tuple[str, UsageTotals], ...] = ()
     buckets: tuple[UsageBucketTotals, ...] = ()
-    latencies: LatencyReport = field(default_factory=LatencyReport)
 
 
 def full_hour(at: datetime) -> datetime:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable
-from inference.domain.ledger import LedgerStatistics, LiveRequest, RecoveredRequest, Settle
+from inference.domain.ledger import LedgerStatistics, LiveRequest
 from inference.domain.outcomes import RequestSummary
 from inference.ledger.entries import Closed, Entry, Opened, Progressed, encode
 from inference.ledger.journal import Disk, JournalFile
@@ -31,10 +31,6 @@ STOP_PATIENCE_S = 8.0
 RETRY_AFTER_S = 30
 
 
-async def settle_nothing(requests: Sequence[RecoveredRequest]) -> None:
-    """For a service without reservations."""
-
-
 class GenerationLedger:
     """Implements domain.ledger.Ledger. `start()` it on the event loop, `stop()` it last of all.
 
@@ -47,7 +43,6 @@ class GenerationLedger:
         *,
         make_store: Callable[[], RecordStore],
         clock: Clock,
-        settle: Settle = settle_nothing,
         disk: Disk | None = None,
         max_journal_bytes: int = MAX_JOURNAL_BYTES,
     ) -> None:
@@ -57,7 +52,7 @@ class GenerationLedger:
         self._max_journal_bytes = max_journal_bytes
         self._quarantine = Quarantine(folder)
         self._writer = RecordWriter(make_store(), journal=lambda: self._file, quarantine=self._quarantine)
-        self._recovery = Recovery(folder, make_store(), quarantine=self._quarantine, settle=settle)
+        self._recovery = Recovery(folder, make_store(), quarantine=self._quarantine)
         self._live: dict[UUID, LiveRequest] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._fault: str | None = "not started"
@@ -108,9 +103,9 @@ class GenerationLedger:
         closed = self._writer.take_closed()
         if closed:
             entries.append(Closed(tuple(closed)))
-        if self._live or self._fault:
-            progress = [Progress.of(live.summary_now()) for live in self._live.values()]
-            entries.append(Progressed(tuple(progress)))
+        running = [live for live in self._live.values() if live.is_running]
+        if running or self._fault:
+            entries.append(Progressed(tuple(Progress.of(live.summary_now()) for live in running)))
         if entries:
             self._append(*entries)
         if self._fault is None and self._file.free_bytes() < MIN_FREE_BYTES:

@@ -1,8 +1,8 @@
 """At start: the journals of processes that are gone become records.
 
 What they had ended is recorded as it was, in order; what they had not ended becomes INTERRUPTED with its
-last progress, and its reservations are settled. A journal is removed when all of that is done, so a
-recovery that is itself interrupted is simply done again.
+last progress. Budgets need nothing more: they are counted where records are taken in. A journal is removed
+when all of that is done, so a recovery that is itself interrupted is simply done again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
-
-from inference.domain.ledger import RecoveredRequest, Settle
 from inference.ledger.insertion import insert_all
 from inference.ledger.journal import DeadJournal, dead_journals
 from inference.ledger.quarantine import Quarantine
@@ -29,11 +26,10 @@ _log = logging.getLogger(__name__)
 class Recovery:
     """Runs once, as long as it takes for the database to be there."""
 
-    def __init__(self, folder: Path, store: RecordStore, *, quarantine: Quarantine, settle: Settle) -> None:
+    def __init__(self, folder: Path, store: RecordStore, *, quarantine: Quarantine) -> None:
         self._folder = folder
         self._store = store
         self._quarantine = quarantine
-        self._settle = settle
         self.total_recovered = 0
         self.total_damaged_lines = 0
 
@@ -73,26 +69,10 @@ class Recovery:
         while True:
             try:
                 await insert_all(self._store, rows, self._quarantine)
-                await self._settle([_recovered(row) for row in rows])
             except StoreUnavailable as problem:
                 _log.warning("journals wait for the database (%s)", problem)
-            except Exception:
-                _log.exception("reservations could not be settled, trying again")
             else:
                 self.total_recovered += len(rows)
                 return
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, MAX_RETRY_S)
-
-
-def _recovered(row: RecordRow) -> RecoveredRequest:
-    columns = orjson.loads(row.json)
-    return RecoveredRequest(
-        record_id=row.record_id,
-        user_id=columns["user_id"],
-        key_id=columns["key_id"],
-        team_id=columns["team_id"],
-        outcome=columns["outcome"],
-        num_input_tokens=columns["num_input_tokens"],
-        num_output_tokens=columns["num_output_tokens"],
-    )

@@ -89,8 +89,19 @@ class Progress:
 
     @classmethod
     def of(cls, summary: RequestSummary) -> Progress:
-        columns = _columns(summary)
-        return cls(summary.record_id, **{name: columns[name] for name in PROGRESS_COLUMNS})
+        usage = summary.usage
+        return cls(
+            record_id=summary.record_id,
+            num_input_tokens=usage.prompt_tokens if usage else 0,
+            num_cached_tokens=usage.cached_tokens if usage else 0,
+            num_output_tokens=usage.completion_tokens if usage else 0,
+            num_reasoning_tokens=usage.reasoning_tokens if usage else 0,
+            num_injected_tokens=usage.injected_tokens if usage else 0,
+            queue_s=summary.queue_s,
+            first_token_s=summary.first_token_s,
+            total_s=summary.total_s,
+            finished_at=summary.finished_at.isoformat(),
+        )
 
 
 PROGRESS_COLUMNS: Final = tuple(name for name in Progress.__slots__ if name != "record_id")

@@ -1,6 +1,25 @@
 import django.contrib.postgres.fields
 from django.db import migrations, models
 
+# A histogram from the bucket numbers of its latencies, null for what has none. Most groups are small, and a
+# loop over a few numbers costs a tenth of a join with generate_series.
+COUNT_LATENCIES = """
+CREATE FUNCTION inference_latency_counts(buckets int[], num_buckets int) RETURNS int[]
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    counts int[] := array_fill(0, ARRAY[num_buckets]);
+    bucket int;
+BEGIN
+    FOREACH bucket IN ARRAY buckets LOOP
+        IF bucket IS NOT NULL THEN
+            counts[bucket + 1] := counts[bucket + 1] + 1;
+        END IF;
+    END LOOP;
+    RETURN counts;
+END $$;
+"""
+FORGET_LATENCIES = "DROP FUNCTION inference_latency_counts(int[], int);"
+
 # Whoever writes a record writes with it, unknowingly and in the same transaction, that it has not been
 # counted. A statement's trigger: one row costs what a row costs, and a thousand are one INSERT.
 NOTE_PENDING = """
@@ -54,7 +73,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=100, verbose_name='event')),
                 ('detail', models.CharField(blank=True, max_length=100, verbose_name='detail')),
                 ('num_events', models.BigIntegerField(verbose_name='events')),
-                ('elapsed_counts', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
+                ('elapsed_counts', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
             ],
             options={
                 'verbose_name': 'events of an hour',
@@ -96,10 +115,10 @@ class Migration(migrations.Migration):
                 ('num_output_tokens', models.BigIntegerField(verbose_name='output tokens')),
                 ('num_reasoning_tokens', models.BigIntegerField(verbose_name='reasoning tokens')),
                 ('num_injected_tokens', models.BigIntegerField(verbose_name='injected tokens')),
-                ('queue_counts', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
-                ('first_token_counts', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
-                ('per_token_counts', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
-                ('total_counts', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
+                ('queue_counts', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
+                ('first_token_counts', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
+                ('per_token_counts', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
+                ('total_counts', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text='counts by bucket of inference.domain.latency_histogram', size=None)),
             ],
             options={
                 'verbose_name': 'usage of an hour',
@@ -123,5 +142,6 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(fields=['key_id'], name='pending_key'), models.Index(fields=['user_id'], name='pending_user'), models.Index(fields=['created_at'], name='pending_time')],
             },
         ),
+        migrations.RunSQL(COUNT_LATENCIES, FORGET_LATENCIES),
         migrations.RunSQL(NOTE_PENDING, FORGET_PENDING),
     ]

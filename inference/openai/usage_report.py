@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from inference.domain.latency_histogram import LatencyHistogram
-from inference.domain.usage import UsageReport, UsageTotals
+from inference.domain.usage import LatencyReport, UsageReport, UsageTotals
 
 CSV_COLUMNS: tuple[tuple[str, str], ...] = (
     ("created_at", "created_at"),
@@ -44,10 +44,9 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 
-def usage_report_body(report: UsageReport) -> bytes:
+def usage_report_body(report: UsageReport, latencies: LatencyReport) -> bytes:
     """The report as JSON. Instants are written in the report's time zone, with its offset."""
-    asked, latencies = report.range, report.latencies
-    zone = asked.zone
+    asked, zone = report.range, report.range.zone
     body = {
         "object": "usage",
         "start": _instant(asked.start_hour, zone),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference.domain.priority import PriorityClass
+from inference.services.limit_gate import LimitGate
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user, the class of its key, and the key of its trusted session (None without one)."""
+    """A user, the class of its key, the key of its trusted session (None without one), and the gate of
+    its limits (None where none hold)."""
 
     user_id: int
     priority: PriorityClass = PriorityClass.NORMAL
     session: int | None = None
+    limit_gate: LimitGate | None = None

@@ -1,7 +1,8 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
     validated request → served model → prompt text and token ids (on a small thread pool, since
-    rendering and tokenizing hold the event loop too long) → max_tokens → entrance → GenerationStream
+    rendering and tokenizing hold the event loop too long) → max_tokens → limits → entrance →
+    GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
 """
@@ -70,6 +71,7 @@ class GenerationService:
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
+        await _reserve(generation, caller)
         return await self._entrance.enter(generation, model, request, caller, lifecycle)
 
     async def start_completion(
@@ -85,6 +87,7 @@ class GenerationService:
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
+        await _reserve(generation, caller)
         return await self._entrance.enter(generation, model, request, caller, lifecycle)
 
     def _generation(
@@ -142,6 +145,14 @@ def _note_prompt(
         )
     lifecycle.note_phase(Tokenized(request_id, times.tokenize_s, num_tokens))
     lifecycle.note_phase(PromptPrepared(request_id, time.monotonic() - began_ts, num_tokens))
+
+
+async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
+    """Before admission: who is over its limits takes no place in the queue."""
+    if caller.limit_gate is not None:
+        await caller.limit_gate.reserve(
+            num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
+        )
 
 
 def _num_bytes(text: str) -> int:

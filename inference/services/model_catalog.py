@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.backend import GenerationBackend
@@ -30,6 +31,10 @@ def canonical_id(model_id: str) -> str:
     return head + tail if marker and (not tail or tail.startswith(":")) else model_id
 
 
+def _all(model_id: str) -> bool:
+    return True
+
+
 class ModelCatalog:
     """The models of this process, in the order in which they were added."""
 
@@ -39,13 +44,15 @@ class ModelCatalog:
     def add(self, model: ServedModel) -> None:
         self._models[model.description.id] = model
 
-    def models(self) -> list[ServedModel]:
-        return list(self._models.values())
+    def models(self, *, may_use: Callable[[str], bool] = _all) -> list[ServedModel]:
+        """Those whose ids `may_use` is true of."""
+        return [model for model in self._models.values() if may_use(model.description.id)]
 
-    def model(self, model_id: str) -> ServedModel:
-        """By id; raises ModelNotFound, which names (a bounded part of) what was asked for."""
+    def model(self, model_id: str, *, may_use: Callable[[str], bool] = _all) -> ServedModel:
+        """By id; raises ModelNotFound, which names (a bounded part of) what was asked for, and is the
+        same for a model that the caller may not use."""
         found = self._models.get(model_id) or self._models.get(canonical_id(model_id))
-        if found is None:
+        if found is None or not may_use(found.description.id):
             shown = "".join(c if c.isprintable() else "?" for c in model_id[:MAX_SHOWN_ID])
             raise ModelNotFound(
                 f"The model '{shown}' does not exist or you do not have access to it.", param="model"

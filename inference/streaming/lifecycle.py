@@ -8,7 +8,7 @@ record goes to the ledger, which keeps it for good, and to the recorder, for tho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -16,7 +16,7 @@ from uuid import UUID
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
-from inference.domain.events import FinishReason
+from inference.domain.events import FinishReason, Usage
 from inference.domain.ledger import Ledger
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
 from inference.domain.phases import PhaseEvent
@@ -58,8 +58,8 @@ class RequestLifecycle:
         self._ledger = ledger
         self._clock = clock
         self._arrived_ts = clock.monotonic()
-        self._created_at = datetime.fromtimestamp(clock.unix_time(), UTC)
-        self.record_id: UUID = new_record_id(self._created_at)
+        self.created_at = datetime.fromtimestamp(clock.unix_time(), UTC)
+        self.record_id: UUID = new_record_id(self.created_at)
         self._submitted_ts: float | None = None
         self._max_tokens = 0
         self._end_user = ""
@@ -69,10 +69,15 @@ class RequestLifecycle:
         self._session: int | None = None
         self._was_session_ignored = False
         self._recorded: asyncio.Future[None] | None = None
+        self._when_ended: Callable[[Usage | None], None] | None = None
 
     @property
     def is_ended(self) -> bool:
         return self._recorded is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self.meter.started_ts is not None
 
     def open(self) -> None:
         """Raises ServiceUnavailable where it could not be recorded; then it must not go on."""
@@ -111,8 +116,16 @@ class RequestLifecycle:
         """A part of the way is done. Any thread."""
         self._recorder.record_event(event)
 
+    def when_ended(self, call: Callable[[Usage | None], None]) -> None:
+        """`call` is told once what was used, None where the request never had a lane."""
+        self._when_ended = call
+
     def complete(self, reason: FinishReason) -> None:
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
+
+    def repeat(self) -> None:
+        """Answered with what an earlier request of the same name was answered: nothing was generated."""
+        self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=None)
 
     def fail(self, error: SkippyError) -> None:
         """Ended by an error that the caller was told. A 503 refuses what has not started, and is a
@@ -174,6 +187,8 @@ class RequestLifecycle:
         )
         self._recorded = self._ledger.record(summary)
         self._recorder.record(summary)
+        if self._when_ended is not None:
+            self._when_ended(summary.usage)
 
     def _summary(
         self,
@@ -187,7 +202,7 @@ class RequestLifecycle:
         identity, meter = self.identity, self.meter
         return RequestSummary(
             record_id=self.record_id,
-            created_at=self._created_at,
+            created_at=self.created_at,
             request_id=identity.request_id,
             endpoint=identity.endpoint,
             model=self._model,

@@ -35,15 +35,11 @@ _COUNTS = (
     "num_injected_tokens",
 )
 _HISTOGRAMS = ("queue_counts", "first_token_counts", "per_token_counts", "total_counts")
-_LAST_BUCKET = NUM_BUCKETS - 1
 
 
 def counts_sql(indexes: str) -> str:
     """An expression that makes an array of bucket numbers (nulls count nothing) into counts by bucket."""
-    return (
-        f"ARRAY(SELECT count(i) FROM generate_series(0, {_LAST_BUCKET}) AS bucket "  # noqa: S608
-        f"LEFT JOIN unnest({indexes}) AS i ON i = bucket GROUP BY bucket ORDER BY bucket)"
-    )
+    return f"inference_latency_counts({indexes}, {NUM_BUCKETS})"
 
 
 def sum_sql(one: str, other: str) -> str:

@@ -9,8 +9,8 @@ from channels.db import database_sync_to_async
 from django.db import Error as DatabaseFailure
 
 from inference.domain.errors import ServiceUnavailable
-from inference.domain.usage import UsageRange, UsageReport
-from inference.usage.selectors import UsageOwner, records_paged, usage_report
+from inference.domain.usage import LatencyReport, UsageRange, UsageReport
+from inference.usage.selectors import UsageOwner, records_paged, usage_latencies, usage_report
 
 ROWS_A_PAGE = 500
 """Some hundred kilobytes of CSV: what a slow reader can take within the time for one message."""
@@ -21,8 +21,10 @@ T = TypeVar("T")
 class DatabaseUsageDesk:
     """Implements inference.api.usage.UsageDesk. Takes a connection for each query and gives it back."""
 
-    async def report(self, owner: UsageOwner, range: UsageRange) -> UsageReport:
-        return await _on_thread(lambda: usage_report(owner=owner, range=range))
+    async def report(self, owner: UsageOwner, range: UsageRange) -> tuple[UsageReport, LatencyReport]:
+        return await _on_thread(
+            lambda: (usage_report(owner=owner, range=range), usage_latencies(owner=owner, range=range))
+        )
 
     async def pages(
         self, owner: UsageOwner, range: UsageRange, columns: Sequence[str]

@@ -19,7 +19,7 @@ from accounts.api.view import ManagementView
 from inference.domain.usage import BucketWidth
 from inference.openai.usage_query import UsageFormat, parse_usage_query
 from inference.openai.usage_report import CSV_COLUMNS, csv_header, csv_lines, usage_report_body
-from inference.usage.selectors import records_paged, usage_report
+from inference.usage.selectors import records_paged, usage_latencies, usage_report
 from inference.usage_api.owner import OWNER_FIELDS, USAGE_SCOPES, owner_fields, usage_owner
 
 # Who it was comes first; then the columns of a key's own CSV.
@@ -62,7 +62,8 @@ class UsageView(ManagementView):
         rest = urlencode([pair for pair in given if pair[0] not in OWNER_FIELDS])
         query = parse_usage_query(rest, now=datetime.now(UTC))
         if query.format is UsageFormat.JSON:
-            body = usage_report_body(usage_report(owner=owner, range=query.range))
+            report = usage_report(owner=owner, range=query.range)
+            body = usage_report_body(report, usage_latencies(owner=owner, range=query.range))
             return HttpResponse(body, content_type="application/json", headers={"Cache-Control": "no-store"})
         columns = [field for _, field in (*_COLUMNS, *CSV_COLUMNS)]
         pages = records_paged(owner=owner, range=query.range, columns=columns)

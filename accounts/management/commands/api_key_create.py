@@ -1,5 +1,5 @@
 """manage.py api_key_create --user NAME --name NAME [--expires-in-days N]
-[--scope SCOPE]... [--priority CLASS] [--session-trust] [--json]"""
+[--scope SCOPE]... [--priority CLASS] [--session-trust] [--keeps-text] [--json]"""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ class Command(AccountsCommand):
             help="what the key may be used for; repeat it for several "
             f"(default: {' and '.join(scopes_sorted(DEFAULT_SCOPES))})",
         )
+        parser.add_argument("--keeps-text", action="store_true", help="keep its prompts and answers")
         parser.add_argument("--json", action="store_true", help="print one JSON object, with `key`")
 
     def handle(self, *args: Any, **options: Any) -> None:
         days = options["expires_in_days"]
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
         priority = KeyPriority(options["priority"]) if options["priority"] else None
-        policy = Policy(has_session_trust=options["session_trust"], priority=priority)
+        policy = Policy(options["session_trust"], priority, options["keeps_text"])
         scopes = frozenset(map(Scope, options["scope"])) if options["scope"] else DEFAULT_SCOPES
         with transaction.atomic():  # a refused name leaves no user behind
             user = services.user_ensure(username=options["user"])

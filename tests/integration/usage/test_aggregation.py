@@ -8,7 +8,7 @@ from inference.domain.latency_histogram import LatencyHistogram
 from inference.domain.usage import UsageRange, UsageTotals
 from inference.models import GenerationRecord, UsageBucket, UsagePending
 from inference.usage.aggregation import usage_aggregate, usage_rebuild
-from inference.usage.selectors import UsageOwner, usage_report
+from inference.usage.selectors import UsageOwner, usage_latencies, usage_report
 from tests.integration.usage.records import AT, record, save
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -77,8 +77,8 @@ def test_latencies_of_a_bucket_are_those_of_its_records():
     assert tuple(bucket.first_token_counts) == LatencyHistogram.of(firsts).counts
     assert sum(bucket.queue_counts) == 5
     assert sum(bucket.total_counts) == 6
-    report = usage_report(owner=UsageOwner(key_id=1), range=UsageRange())
-    assert report.latencies.first_token == LatencyHistogram.of(firsts)
+    report = usage_latencies(owner=UsageOwner(key_id=1), range=UsageRange())
+    assert report.first_token == LatencyHistogram.of(firsts)
 
 
 def test_parallel_and_repeated_deliveries_count_once():

@@ -282,3 +282,64 @@ async def test_it_tells_what_it_holds(cache, table) -> None:
     statistics = cache.statistics()
     assert (statistics.num_hits, statistics.num_misses, statistics.num_queries) == (1, 2, 2)
     assert repr(cache) == ("<KeyCache known 1/8, unknown 1/4, 0 queries under way, 1 hits, 2 misses>")
+
+
+class TestStaleFacts:
+    @pytest.fixture
+    def patient(self, table: Table, clock: FakeClock) -> Iterator[KeyCache]:
+        cache = KeyCache(load=table.load, monotonic=clock.monotonic, stale_s=60.0)
+        yield cache
+        cache.check_integrity()
+
+    async def test_keys_that_were_read_lately_go_on_while_the_database_is_away(
+        self, patient, table, clock
+    ) -> None:
+        table.rows["a"] = facts("a")
+        await patient.facts_of("a")
+        table.error = AccountsUnavailable("away")
+        for _ in range(5):
+            clock.advance(11)
+            assert await patient.facts_of("a") == facts("a")
+        with pytest.raises(AccountsUnavailable):
+            await patient.facts_of("b")
+
+        clock.advance(6)
+        with pytest.raises(AccountsUnavailable):
+            await patient.facts_of("a")
+
+    async def test_the_database_is_asked_once_a_second_and_believed_when_it_is_back(
+        self, patient, table, clock
+    ) -> None:
+        table.rows["a"] = facts("a")
+        await patient.facts_of("a")
+        table.error = AccountsUnavailable("away")
+        clock.advance(5)
+        for _ in range(20):
+            await patient.facts_of("a")
+        assert table.asked == ["a", "a"]
+
+        table.error, table.rows["a"] = None, facts("a", revoked=True)
+        clock.advance(1.1)
+        assert (await patient.facts_of("a")).is_revoked
+
+    async def test_what_was_changed_here_or_has_gone_is_not_gone_on_with(self, patient, table, clock) -> None:
+        table.rows["a"] = table.rows["b"] = facts("x")
+        for digest in "ab":
+            await patient.facts_of(digest)
+        del table.rows["b"]
+        clock.advance(5)
+        assert await patient.facts_of("b") is None
+        patient.forget("a")
+        table.error = AccountsUnavailable("away")
+        clock.advance(5)
+        for digest in "ab":
+            with pytest.raises(AccountsUnavailable):
+                await patient.facts_of(digest)
+
+    async def test_without_the_setting_nobody_goes_on(self, cache, table, clock) -> None:
+        table.rows["a"] = facts("a")
+        await cache.facts_of("a")
+        table.error = AccountsUnavailable("away")
+        clock.advance(5)
+        with pytest.raises(AccountsUnavailable):
+            await cache.facts_of("a")

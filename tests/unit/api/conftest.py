@@ -11,10 +11,13 @@ from channels.routing import URLRouter
 
 from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
 from accounts.keys import mint
+from accounts.limits.ceiling import Ceiling
+from accounts.limits.desk import SharedLimitDesk
 from inference.api.authentication import Authenticator
 from inference.api.metrics import MetricsAccess
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
+from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
@@ -23,7 +26,10 @@ from inference.runtime import Runtime, RuntimeSettings
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
+from tests.clocks import FakeClock
+from tests.kept_answers import MemoryKeeping
 from tests.ledgers import MemoryLedger
+from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader
 from tests.scripted_usage import ScriptedUsageDesk
 
@@ -40,6 +46,7 @@ class Site:
     events: list[AdmissionEvent] = field(default_factory=list)
     phases: list[PhaseEvent] = field(default_factory=list)
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    kept: MemoryKeeping = field(default_factory=MemoryKeeping)
     keys: dict[str, KeyLookup] = field(default_factory=lambda: {KEY: KeyLookup(KeyState.VALID, PRINCIPAL)})
     has_accounts: bool = True
     has_database: bool = True
@@ -54,6 +61,7 @@ class Site:
     metrics_readers: list[Principal] = field(default_factory=list)
     load_failure: Exception | None = None
     watchdog_s: float = 0.0
+    limit_clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
         self.metrics = RequestMetrics(
@@ -72,12 +80,20 @@ class Site:
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
             ledger=self.ledger,
+            answer_keeping=AnswerKeeping(self.kept, self.kept),
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,
         )
+        self.limit_store = MemoryLimitStore(SharedCounters(), clock=self.limit_clock)
+        self.limit_desk = SharedLimitDesk(
+            self.limit_store,
+            ceiling=Ceiling(max_requests_per_minute=1_000_000, max_tokens_per_minute=1_000_000),
+            clock=self.limit_clock,
+        )
         routes = api_routes(
             runtime=self.runtime,
+            limit_desk=self.limit_desk,
             authenticator=Authenticator(
                 self._look_up, self.used_keys.append, note_refusal=self.metrics.note_refused_key
             ),
@@ -122,9 +138,9 @@ class Site:
     async def post(self, path: str, body: bytes, **more: str) -> Exchange:
         return await exchange(self.app, "POST", path, body, headers=self.headers(**more))
 
-    def open(self, path: str, body: bytes) -> Exchange:
+    def open(self, path: str, body: bytes, **more: str) -> Exchange:
         """A request that the test goes on with."""
-        started = Exchange(self.app, "POST", path, headers=self.headers())
+        started = Exchange(self.app, "POST", path, headers=self.headers(**more))
         started.send(body)
         return started
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Usage
-from inference.domain.ledger import RecoveredRequest
 from inference.ledger.generation_ledger import MIN_FREE_BYTES, GenerationLedger
 from tests.clocks import FakeClock
 from tests.ledger_parts import Live, SmallDisk, journals, summary
@@ -25,8 +23,6 @@ class Bench:
         self.folder = folder
         self.store = MemoryStore()
         self.disk = SmallDisk()
-        self.settled: list[RecoveredRequest] = []
-        self.num_settlements_to_fail = 0
         self.max_journal_bytes = 10**9
         self.ledger: GenerationLedger
 
@@ -36,17 +32,10 @@ class Bench:
             make_store=lambda: self.store,
             clock=FakeClock(),
             disk=self.disk,
-            settle=self._settle,
             max_journal_bytes=self.max_journal_bytes,
         )
         await self.ledger.start()
         return self.ledger
-
-    async def _settle(self, requests: Sequence[RecoveredRequest]) -> None:
-        if self.num_settlements_to_fail:
-            self.num_settlements_to_fail -= 1
-            raise RuntimeError("not now")
-        self.settled.extend(requests)
 
     async def kill(self) -> None:
         """The process is gone without another word: nothing is written, its lock is free."""
@@ -107,10 +96,6 @@ async def test_a_request_whose_process_dies_becomes_an_interrupted_record(bench)
     rows = {values["request_id"]: values for values in bench.store.rows.values()}
     assert (rows["running"]["num_output_tokens"], rows["running"]["max_tokens"]) == (4, 50)
     assert rows["fresh"]["num_output_tokens"] == 0
-    assert {(r.record_id, r.outcome, r.num_output_tokens) for r in bench.settled} == {
-        (running.record_id, "interrupted", 4),
-        (fresh.record_id, "interrupted", 0),
-    }
     assert bench.ledger.statistics().total_recovered == 2
 
 
@@ -161,17 +146,6 @@ async def test_a_recovery_that_is_killed_is_done_again(bench):
     await bench.recovered()
 
     assert bench.outcomes() == {"a": "interrupted", "b": "interrupted"}
-
-
-async def test_settlements_that_fail_are_repeated(bench, caplog):
-    bench.ledger.open(Live())
-    await bench.kill()
-    bench.num_settlements_to_fail = 2
-
-    await bench.start()
-    await bench.recovered()
-
-    assert len(bench.settled) == 1 and len(bench.store.rows) == 1
 
 
 async def test_a_torn_last_line_costs_nothing_else(bench):

@@ -62,7 +62,10 @@ def test_progress_is_what_changes_while_a_request_runs():
     progress = Progress.of(made)
 
     assert (progress.record_id, progress.num_output_tokens) == (made.record_id, 3)
-    assert progress.finished_at == made.finished_at.isoformat()
+    columns = orjson.loads(RecordRow.of(made).json)
+    assert {name: getattr(progress, name) for name in PROGRESS_COLUMNS} == {
+        name: columns[name] for name in PROGRESS_COLUMNS
+    }
 
 
 @pytest.mark.parametrize("value", [{}, {"id": "x"}])

@@ -20,7 +20,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def test_totals_and_their_parts_are_at_the_top():
-    body = json.loads(usage_report_body(UsageReport(UsageRange(), TOTALS, (("completed", TOTALS),))))
+    body = json.loads(
+        usage_report_body(UsageReport(UsageRange(), TOTALS, (("completed", TOTALS),)), LatencyReport())
+    )
 
     assert body["requests"] == 3
     assert body["total_tokens"] == body["prompt_tokens"] + body["completion_tokens"] == 45
@@ -37,7 +39,9 @@ def test_instants_are_in_the_zone_that_was_asked_for():
     range = UsageRange(start, end, BucketWidth.DAY, BERLIN)
 
     body = json.loads(
-        usage_report_body(UsageReport(range, TOTALS, buckets=(UsageBucketTotals(start, end, TOTALS),)))
+        usage_report_body(
+            UsageReport(range, TOTALS, buckets=(UsageBucketTotals(start, end, TOTALS),)), LatencyReport()
+        )
     )
 
     assert body["start"] == "2026-07-01T00:00:00+02:00"
@@ -48,7 +52,7 @@ def test_instants_are_in_the_zone_that_was_asked_for():
 def test_latencies_without_requests_are_null():
     latencies = LatencyReport(total=LatencyHistogram.of([0.5] * 100))
 
-    body = json.loads(usage_report_body(UsageReport(UsageRange(), TOTALS, latencies=latencies)))
+    body = json.loads(usage_report_body(UsageReport(UsageRange(), TOTALS), latencies))
 
     assert body["latencies"]["queue_s"] == {"p50": None, "p95": None, "p99": None}
     assert 0.4 < body["latencies"]["total_s"]["p95"] < 0.6

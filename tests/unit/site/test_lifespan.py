@@ -10,6 +10,7 @@ import pytest
 
 from accounts.last_used import LastUsedBuffer
 from inference.domain.clock import SystemClock
+from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.telemetry.pipeline import TelemetryPipeline
 from skippy_site.lifespan import SiteLifespan
@@ -18,6 +19,10 @@ from tests.scripted_engine import ScriptedHandle
 from tests.unit.api.conftest import Site
 
 CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
+
+
+async def away() -> None:
+    raise ServiceUnavailable("away")
 
 
 async def ended_itself(lifespan: SiteLifespan, site: Site, *, within_s: float) -> bool:
@@ -51,6 +56,11 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
     site = Site(watchdog_s=watchdog_s)
     ledger = GenerationLedger(tmp_path, make_store=MemoryStore, clock=SystemClock())
     lifespan = SiteLifespan(
-        site.runtime, ledger, LastUsedBuffer(), TelemetryPipeline((), clock=SystemClock())
+        site.runtime,
+        ledger,
+        LastUsedBuffer(),
+        site.limit_desk,
+        TelemetryPipeline((), clock=SystemClock()),
+        prepare_database=away,
     )
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends

@@ -1,0 +1,1 @@
+"""Tells operators, once, of what they should know while it lasts."""

@@ -1,0 +1,75 @@
+"""Answers that are kept after they were sent: for repetitions of a request, and for keys that keep text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRequest:
+    """A request that its caller named by Idempotency-Key. Digests are SHA-256; `body_digest` covers the
+    endpoint too. It is taken for dead after `lease_s` from `created_at` without an end."""
+
+    key_id: int
+    name_digest: bytes
+    body_digest: bytes
+    request_id: str
+    record_id: UUID
+    created_at: datetime
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SentAnswer:
+    """An answer as it went out: bytes of a whole body or of all frames of a stream, keep-alives left out."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptText:
+    """What was asked and answered, for a key that keeps it."""
+
+    record_id: UUID
+    created_at: datetime
+    user_id: int
+    key_id: int
+    request: str
+    answer: str
+
+
+class NamedRequests(Protocol):
+    """Sees to it that of all requests of one name one runs. All methods raise ServiceUnavailable where the
+    database cannot be asked."""
+
+    async def begin(self, request: NamedRequest) -> SentAnswer | None:
+        """None: it is the first one, and runs. Otherwise the first one's answer. Raises InvalidRequest where
+        the first one had another body, Conflict where it still runs, or has no answer that was kept."""
+        ...
+
+    async def finish(self, request: NamedRequest, answer: SentAnswer | None) -> None:
+        """It has completed; `answer` None where it is not kept."""
+        ...
+
+    async def abandon(self, request: NamedRequest) -> None:
+        """It has not completed: the next one of its name may run."""
+        ...
+
+
+class KeptTexts(Protocol):
+    async def keep(self, text: KeptText) -> None:
+        """Raises ServiceUnavailable where the database cannot be asked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKeeping:
+    """Where answers are kept."""
+
+    names: NamedRequests
+    texts: KeptTexts
