@@ -19,6 +19,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='userpolicy',
             name='max_own_keys',
-            field=models.PositiveSmallIntegerField(default=0, help_text='Keys that this user may make and have, those made for him included. 0: he makes none.', validators=[django.core.validators.MaxValueValidator(1000)], verbose_name='own keys'),
+            field=models.PositiveSmallIntegerField(blank=True, default=0, help_text='Keys that this user may make and have, those made for him included. 0: he makes none.', validators=[django.core.validators.MaxValueValidator(1000)], verbose_name='own keys'),
         ),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from django.conf import settings
@@ -49,6 +50,7 @@ class UserPolicy(LimitColumns):
     max_own_keys = models.PositiveSmallIntegerField(
         "own keys",
         default=0,
+        blank=True,
         validators=[MaxValueValidator(MAX_OWN_KEYS)],
         help_text="Keys that this user may make and have, those made for him included. 0: he makes none.",
     )
@@ -70,6 +72,12 @@ class UserPolicy(LimitColumns):
 
     def __str__(self) -> str:
         return f"policy of user {self.user_id}"
+
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
+        """Django's, after a number that was left empty in a form has got its default."""
+        if self.max_own_keys is None:
+            self.max_own_keys = 0
+        super().clean_fields(exclude)
 
     def policy(self) -> Policy:
         return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)

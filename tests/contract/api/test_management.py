@@ -17,26 +17,26 @@ def manager_of(service: LiveService) -> httpx.Client:
     return httpx.Client(base_url=f"{service.url}/api", headers=headers, timeout=30)
 
 
-def test_the_document_needs_no_key_and_everything_else_does(service: LiveService) -> None:
-    document = httpx.get(f"{service.url}/api/schema/", timeout=30)
+def test_the_document_needs_no_key_and_everything_else_does(live: LiveService) -> None:
+    document = httpx.get(f"{live.url}/api/schema/", timeout=30)
     assert document.status_code == 200
     assert "/api/keys" in document.json()["paths"]
     for path in ("/api/keys", "/api/nothing"):
-        refused = httpx.get(f"{service.url}{path}", timeout=30)
+        refused = httpx.get(f"{live.url}{path}", timeout=30)
         assert refused.json()["error"]["code"] in ("invalid_api_key", "not_found")
         assert refused.headers["x-request-id"]
-        assert service.auth["Authorization"] not in refused.text
+        assert live.auth["Authorization"] not in refused.text
 
 
-def test_a_users_key_from_its_making_to_its_end(service: LiveService) -> None:
-    with manager_of(service) as manager:
+def test_a_users_key_from_its_making_to_its_end(live: LiveService) -> None:
+    with manager_of(live) as manager:
         name = f"user-{time.time_ns()}"
         user = manager.post("/users", json={"username": name}).json()
         key = manager.post("/keys", json={"user_id": user["id"], "name": "laptop"}).json()
         metrics = manager.post("/keys", json={"user_id": user["id"], "name": "other", "scopes": []}).json()
-        asked = {"model": service.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+        asked = {"model": live.model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
         for shown, status in ((key, 200), (metrics, 403)):
-            answer = service.post("/chat/completions", asked, Authorization=f"Bearer {shown['key']}")
+            answer = live.post("/chat/completions", asked, Authorization=f"Bearer {shown['key']}")
             assert answer.status_code == status, answer.text
         changes = manager.get("/changes", params={"subject_user_id": user["id"]}).json()["data"]
         assert [change["subject_kind"] for change in changes] == ["api_key", "api_key", "user"]
@@ -46,5 +46,5 @@ def test_a_users_key_from_its_making_to_its_end(service: LiveService) -> None:
         assert exported.json()["account"][0]["username"] == name
         erased = manager.post(f"/users/{user['id']}/erase", json={"confirm": name})
         assert erased.status_code == 200, erased.text
-        answer = service.post("/chat/completions", asked, Authorization=f"Bearer {key['key']}")
+        answer = live.post("/chat/completions", asked, Authorization=f"Bearer {key['key']}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "api_key_revoked")
