@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
+from accounts.scopes import DEFAULT_SCOPES, Scope
+
 Network = IPv4Network | IPv6Network
 
 
@@ -167,6 +169,7 @@ class Principal:
     key_name: str
     has_session_trust: bool = False
     priority: KeyPriority = KeyPriority.NORMAL
+    scopes: frozenset[Scope] = DEFAULT_SCOPES
     team_id: int | None = None
     team_name: str = ""
     keeps_text: bool = False

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from accounts.models.limit_columns import LIMIT_COLUMNS
+from accounts.scopes import SCOPE_MEANINGS, Scope
 
 
 def _new_submission_id() -> str:
@@ -18,13 +19,21 @@ def _new_submission_id() -> str:
 
 
 class ApiKeyChangeForm(forms.ModelForm):
-    """Name, end, policy and limits of a key that is there."""
+    """Name, end, scopes, policy and limits of a key that is there."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=[(scope.value, f"{scope.value}: {SCOPE_MEANINGS[scope]}") for scope in Scope],
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        help_text="What the key may be used for.",
+    )
 
     class Meta:
         model = ApiKey
         fields: ClassVar = [
             "name",
             "expires_at",
+            "scopes",
             "priority",
             "has_session_trust",
             "keeps_text",
@@ -47,15 +56,7 @@ class ApiKeyAddForm(ApiKeyChangeForm):
     submission_id = forms.CharField(widget=forms.HiddenInput, max_length=64, initial=_new_submission_id)
 
     class Meta(ApiKeyChangeForm.Meta):
-        fields: ClassVar = [
-            "user",
-            "name",
-            "expires_at",
-            "priority",
-            "has_session_trust",
-            "keeps_text",
-            *LIMIT_COLUMNS,
-        ]
+        fields: ClassVar = ["user", *ApiKeyChangeForm.Meta.fields]
 
     def clean_user(self) -> Any:
         user = self.cleaned_data["user"]

@@ -35,6 +35,7 @@ _FACTS = (
     "revoked_at",
     "has_session_trust",
     "priority",
+    "scopes",
     "keeps_text",
     "user",
     "user__username",

@@ -23,6 +23,7 @@ from accounts.contracts import NO_LIMITS, KeyPriority, KeyState, Limits, Policy
 from accounts.keys import MintedKey
 from accounts.models import ApiKey, Team, UserPolicy
 from accounts.models.limit_columns import LIMIT_COLUMNS
+from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 from accounts.selectors import api_key_cache
 
 MAX_ROTATION_GRACE = timedelta(days=30)
@@ -69,13 +70,20 @@ def api_key_create(
     name: str,
     expires_at: datetime | None = None,
     policy: Policy = NO_POLICY,
+    scopes: frozenset[Scope] = DEFAULT_SCOPES,
     limits: Limits = NO_LIMITS,
 ) -> tuple[ApiKey, MintedKey]:
     """A new key of `user`. `expires_at` is aware and in the future, or None for a key without an end."""
     if not user.is_active:
         raise ValidationError({"user": "This user is inactive: a key would open nothing."})
     return _api_key_add(
-        user=user, name=name, expires_at=expires_at, policy=policy, limits=limits, rotated_from=None
+        user=user,
+        name=name,
+        expires_at=expires_at,
+        policy=policy,
+        scopes=scopes,
+        limits=limits,
+        rotated_from=None,
     )
 
 
@@ -85,26 +93,33 @@ def api_key_update(
     name: str,
     expires_at: datetime | None,
     policy: Policy | None = None,
+    scopes: frozenset[Scope] | None = None,
     limits: Limits | None = None,
 ) -> ApiKey:
-    """Rename a key, move its end, or decide about it (None leaves that as it is); a new end lies in
-    the future, also for an expired key."""
+    """Rename a key, move its end, or decide about it and what it may do (None leaves that as it is);
+    a new end lies in the future, also for an expired key."""
     _validate_expiry(expires_at, now=timezone.now(), unless=key.expires_at)
     key.name = name
     key.expires_at = expires_at
     _decide(key, key.policy() if policy is None else policy)
+    if scopes is not None:
+        key.scopes = scopes_sorted(scopes)
     key.set_limits(key.limits() if limits is None else limits)
     key.clean_fields(exclude=["user", "digest"])
-    key.save(update_fields=["name", "expires_at", *DECIDED_COLUMNS, *LIMIT_COLUMNS])
+    key.save(update_fields=["name", "expires_at", "scopes", *DECIDED_COLUMNS, *LIMIT_COLUMNS])
     _forget_at_commit(key)
     return key
 
 
 def api_key_revoke(*, key: ApiKey) -> ApiKey:
     """End a key for ever: at once in this process, within 5 s in all others. Doing it twice is fine."""
-    ApiKey.objects.filter(pk=key.pk, revoked_at__isnull=True).update(revoked_at=timezone.now())
-    key.refresh_from_db(fields=["revoked_at", "digest"])
-    _forget_at_commit(key)
+    with transaction.atomic():
+        row = ApiKey.objects.select_for_update(of=("self",)).get(pk=key.pk)
+        if row.revoked_at is None:
+            row.revoked_at = timezone.now()
+            row.save(update_fields=["revoked_at"])
+        key.revoked_at = row.revoked_at
+        _forget_at_commit(row)
     return key
 
 
@@ -118,7 +133,7 @@ def api_key_delete(*, key: ApiKey) -> None:
 
 @transaction.atomic
 def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[ApiKey, MintedKey]:
-    """Replace a live key by a new one of the same user, name, end, policy and limits.
+    """Replace a live key by a new one of the same user, name, end, policy, scopes and limits.
 
     The old one is revoked at once, or expires after `grace` (at most 30 days) for clients that
     need time to change over; `grace` never moves an earlier end. A key is replaced once, so that
@@ -138,6 +153,7 @@ def api_key_rotate(*, key: ApiKey, grace: timedelta = timedelta(0)) -> tuple[Api
         name=old.name,
         expires_at=old.expires_at,
         policy=old.policy(),
+        scopes=old.granted_scopes(),
         limits=old.limits(),
         rotated_from=old,
     )
@@ -225,6 +241,7 @@ def _api_key_add(
     name: str,
     expires_at: datetime | None,
     policy: Policy,
+    scopes: frozenset[Scope],
     limits: Limits,
     rotated_from: ApiKey | None,
 ) -> tuple[ApiKey, MintedKey]:
@@ -239,6 +256,7 @@ def _api_key_add(
         last4=minted.last4,
         created_at=now,
         expires_at=expires_at,
+        scopes=scopes_sorted(scopes),
         rotated_from=rotated_from,
     )
     _decide(row, policy)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import environ
 
+from skippy_site import drf
 from skippy_site.env import read_environment
 from skippy_site.logging import logging_configuration
 from skippy_site.secret import secret_key
@@ -33,16 +34,20 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
 ]
 
 # The console and admin only: /v1, /healthz and /readyz are Channels consumers outside of this.
 MIDDLEWARE = [
+    "skippy_site.request_ids.request_id_middleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "accounts.middleware.actor_middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -79,6 +84,19 @@ DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", 5)
 # Only the server has many threads that ask at once; commands and the worker have one.
 if os.environ.get("SKIPPY_DATABASE_POOL") == "1":
     DATABASES["default"]["OPTIONS"].setdefault("pool", {"min_size": 0, "max_size": 10, "timeout": 2})
+# Asked in this order when a user is exported or erased; his keys are revoked first.
+PERSONAL_DATA_HOLDERS = [
+    "accounts.account_data.KeyHolder",
+    "accounts.account_data.AccountHolder",
+    "accounts.account_data.HistoryHolder",
+    "inference.ledger.personal_data.RecordHolder",
+    "inference.ledger.personal_data.TextHolder",
+    "inference.ledger.personal_data.IdempotentRequestHolder",
+]
+
+REST_FRAMEWORK = drf.REST_FRAMEWORK
+SPECTACULAR_SETTINGS = drf.SPECTACULAR_SETTINGS
+
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # While the database is away, keys that were read so lately go on (seconds).

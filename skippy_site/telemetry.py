@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Callable, Iterable
 
 from accounts.contracts import Principal
+from accounts.scopes import Scope
 from inference.api.metrics import MetricsAccess
 from inference.domain.clock import Clock
 from inference.domain.telemetry_level import TelemetryLevel
@@ -57,5 +58,4 @@ def make_telemetry(environment: Environment, *, clock: Clock) -> TelemetryPipeli
 
 
 def _may_read_metrics(principal: Principal) -> bool:
-    """No key has been given more than inference."""
-    return False
+    return Scope.METRICS in principal.scopes

@@ -1,14 +1,23 @@
-"""Django's own URLs: the admin console. The API's paths are in inference/routing.py."""
+"""Django's own URLs: the admin console and the management API. /v1 is in inference/routing.py."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path, re_path
 from django.views.generic import RedirectView
+
+from skippy_site.api_schema import schema
 
 admin.site.site_header = "Skippy"
 admin.site.site_title = "Skippy"
 admin.site.index_title = "Administration"
 
+handler400 = "skippy_site.api_errors.bad_request"
+handler404 = "skippy_site.api_errors.page_not_found"
+handler500 = "skippy_site.api_errors.server_error"
+
 urlpatterns = [
     path("admin/", admin.site.urls),
+    re_path(r"^api/schema/?$", schema),
+    path("api/", include("inference.usage_api.urls")),
+    path("api/", include("accounts.api.urls")),
     path("", RedirectView.as_view(pattern_name="admin:index", permanent=False)),
 ]

@@ -1,7 +1,8 @@
 """Accounts in Django's admin: teams, users and keys."""
 
+from accounts.admin.administrative_change import AdministrativeChangeAdmin
 from accounts.admin.api_key import ApiKeyAdmin
 from accounts.admin.team import TeamAdmin
 from accounts.admin.user import AccountAdmin
 
-__all__ = ["AccountAdmin", "ApiKeyAdmin", "TeamAdmin"]
+__all__ = ["AccountAdmin", "AdministrativeChangeAdmin", "ApiKeyAdmin", "TeamAdmin"]

@@ -38,7 +38,7 @@ _STATE_LABELS = {
     KeyState.USER_INACTIVE: "user inactive",
 }
 # What an administrator says of a key.
-_DECIDED = ["name", "expires_at", "priority", "has_session_trust", "keeps_text"]
+_DECIDED = ["name", "expires_at", "scopes", "priority", "has_session_trust", "keeps_text"]
 # What a key's page tells and nobody edits.
 _TOLD = ["key", "state", "created_at", "revoked_at", "last_used_at", "rotated_from"]
 # Ids of forms whose key was made, kept in the session: the last few are enough for a reload.
@@ -157,6 +157,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
                 name=obj.name,
                 expires_at=obj.expires_at,
                 policy=obj.policy(),
+                scopes=obj.granted_scopes(),
                 limits=obj.limits(),
             )
             return
@@ -165,6 +166,7 @@ class ApiKeyAdmin(admin.ModelAdmin):
             name=obj.name,
             expires_at=obj.expires_at,
             policy=obj.policy(),
+            scopes=obj.granted_scopes(),
             limits=obj.limits(),
         )
         obj.pk = row.pk

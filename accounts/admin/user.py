@@ -15,6 +15,14 @@ from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET
 from accounts.models import UserPolicy
 
+SELF_SERVICE_FIELDSET: tuple[str, dict[str, Any]] = (
+    "Self-service",
+    {
+        "fields": ["max_own_keys", "max_own_key_days"],
+        "description": "The user signed in, and his keys with the scope keys_own, make keys within this.",
+    },
+)
+
 
 class UserPolicyInline(admin.StackedInline):
     """Team, session trust, priority and limits on the page of a user."""
@@ -23,7 +31,11 @@ class UserPolicyInline(admin.StackedInline):
     can_delete = False
     verbose_name_plural = "policy"
     autocomplete_fields: ClassVar = ["team"]
-    fieldsets: ClassVar = [(None, {"fields": ["team", "has_session_trust", "priority"]}), LIMIT_FIELDSET]
+    fieldsets: ClassVar = [
+        (None, {"fields": ["team", "has_session_trust", "priority"]}),
+        LIMIT_FIELDSET,
+        SELF_SERVICE_FIELDSET,
+    ]
 
 
 admin.site.unregister(get_user_model())

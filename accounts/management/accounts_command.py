@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError
@@ -36,6 +37,14 @@ class AccountsCommand(BaseCommand):
         self.stdout.write(json.dumps(value, ensure_ascii=False))
 
 
+def user_named(username: str) -> Any:
+    """Raises CommandError where there is nobody of this name."""
+    found = get_user_model().objects.filter(username=username).first()
+    if found is None:
+        raise CommandError("There is no such user.")
+    return found
+
+
 def api_key_summary(row: ApiKey) -> dict[str, object]:
     """What commands print of a key: nothing that opens anything. Instants are ISO 8601 in UTC."""
     return {
@@ -44,6 +53,7 @@ def api_key_summary(row: ApiKey) -> dict[str, object]:
         "last4": row.last4,
         "user": row.user.get_username(),
         "name": row.name,
+        "scopes": row.scopes,
         "state": row.state_at(timezone.now()).value,
         "created_at": instant(row.created_at),
         "expires_at": instant(row.expires_at),

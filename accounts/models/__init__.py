@@ -4,9 +4,18 @@ programs sign in, what an administrator decided about teams, users and keys, and
 Columns and constraints only: `services` writes, `selectors` reads.
 """
 
+from accounts.models.administrative_change import AdministrativeChange
 from accounts.models.api_key import ApiKey
 from accounts.models.limit_counter import LimitCounter, LimitProcess, LimitReservation
 from accounts.models.team import Team
 from accounts.models.user_policy import UserPolicy
 
-__all__ = ["ApiKey", "LimitCounter", "LimitProcess", "LimitReservation", "Team", "UserPolicy"]
+__all__ = [
+    "AdministrativeChange",
+    "ApiKey",
+    "LimitCounter",
+    "LimitProcess",
+    "LimitReservation",
+    "Team",
+    "UserPolicy",
+]

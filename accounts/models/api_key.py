@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
@@ -23,6 +24,12 @@ from accounts.models.limit_columns import LimitColumns, limit_constraints
 from accounts.models.priority_column import PRIORITIES, is_known_priority
 from accounts.models.user_policy import UserPolicy
 from accounts.names import MAX_NAME_LENGTH, validate_name
+from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
+
+
+def default_scopes() -> list[str]:
+    """For the column: what a key may do of which nothing else was said."""
+    return scopes_sorted(DEFAULT_SCOPES)
 
 
 class ApiKey(LimitColumns):
@@ -72,6 +79,13 @@ class ApiKey(LimitColumns):
         help_text="Prompts and answers of this key are kept for a while, and repeated requests answered from "
         "them. Its users should know.",
     )
+    scopes = ArrayField(
+        models.CharField(max_length=32, choices=[(scope.value, scope.value) for scope in Scope]),
+        verbose_name="scopes",
+        default=default_scopes,
+        blank=True,
+        help_text="What the key may be used for.",
+    )
     rotated_from = models.OneToOneField(
         "self",
         null=True,
@@ -99,6 +113,10 @@ class ApiKey(LimitColumns):
                 name="apikey_expires_after_creation",
             ),
             is_known_priority("apikey"),
+            models.CheckConstraint(
+                condition=models.Q(scopes__contained_by=[scope.value for scope in Scope]),
+                name="apikey_scopes_are_known",
+            ),
             *limit_constraints("apikey"),
         ]
 
@@ -114,6 +132,9 @@ class ApiKey(LimitColumns):
         """What was decided about this key alone."""
         priority = KeyPriority(self.priority) if self.priority else None
         return Policy(self.has_session_trust, priority, self.keeps_text)
+
+    def granted_scopes(self) -> frozenset[Scope]:
+        return frozenset(Scope(name) for name in self.scopes)
 
     def facts(self) -> KeyFacts:
         """This row as accounts' contracts see it; reads user, policy and team, so select them along."""
@@ -131,6 +152,7 @@ class ApiKey(LimitColumns):
                 priority=lowest_priority(
                     of_key.priority, of_user.priority, None if team is None else team.known_priority()
                 ),
+                scopes=self.granted_scopes(),
                 team_id=None if team is None else team.pk,
                 team_name="" if team is None else team.name,
                 keeps_text=self.keeps_text,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from accounts.contracts import KeyPriority, Policy
 from accounts.models.limit_columns import LimitColumns, limit_constraints
 from accounts.models.priority_column import PRIORITIES, is_known_priority
 from accounts.models.team import Team
+
+MAX_OWN_KEYS = 1000
 
 
 class UserPolicy(LimitColumns):
@@ -43,6 +47,21 @@ class UserPolicy(LimitColumns):
         "Empty: the team's, or normal.",
     )
 
+    max_own_keys = models.PositiveSmallIntegerField(
+        "own keys",
+        default=0,
+        blank=True,
+        validators=[MaxValueValidator(MAX_OWN_KEYS)],
+        help_text="Keys that this user may make and have, those made for him included. 0: he makes none.",
+    )
+    max_own_key_days = models.PositiveSmallIntegerField(
+        "days of own keys",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Keys that this user makes himself end after so many days at most. Empty: no bound.",
+    )
+
     class Meta:
         verbose_name = "policy"
         verbose_name_plural = "policies"
@@ -53,6 +72,12 @@ class UserPolicy(LimitColumns):
 
     def __str__(self) -> str:
         return f"policy of user {self.user_id}"
+
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
+        """Django's, after a number that was left empty in a form has got its default."""
+        if self.max_own_keys is None:
+            self.max_own_keys = 0
+        super().clean_fields(exclude)
 
     def policy(self) -> Policy:
         return Policy(self.has_session_trust, KeyPriority(self.priority) if self.priority else None)

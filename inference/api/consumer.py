@@ -16,9 +16,16 @@ from channels.exceptions import StopConsumer
 
 from accounts.contracts import Principal
 from accounts.limits.contracts import LimitDesk
+from accounts.scopes import Scope
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
-from inference.domain.errors import InternalError, MethodNotAllowed, PayloadTooLarge, SkippyError
+from inference.domain.errors import (
+    InternalError,
+    MethodNotAllowed,
+    PayloadTooLarge,
+    PermissionDenied,
+    SkippyError,
+)
 from inference.domain.request_context import current_request_id
 from inference.openai.errors import Header
 from inference.openai.rate_limit_headers import rate_limit_headers
@@ -31,13 +38,14 @@ _log = logging.getLogger(__name__)
 class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
     """One HTTP request under /v1. Subclasses name their methods and write `answer`.
 
-    Order: method, authentication and network (before the body is gathered), body limit, `answer`. Every
-    SkippyError becomes the error object; every other exception is logged under the request's id
-    and becomes a 500 that says nothing.
+    Order: method, authentication, network, scope (before the body is gathered), body limit, `answer`.
+    Every SkippyError becomes the error object; every other exception is logged under the request's
+    id and becomes a 500 that says nothing.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("GET",)
     needs_key: ClassVar[bool] = True
+    needs_scope: ClassVar[Scope | None] = None
 
     def __init__(self, *, authenticator: Authenticator, limit_desk: LimitDesk, max_body_bytes: int) -> None:
         super().__init__()
@@ -84,6 +92,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
                 await self._admit()
                 self.authenticated()
                 await self._check_limits()
+                self._authorize()
             self._gather(message.get("body", b""))
         except SkippyError as error:
             self._start(self.refuse(error))
@@ -114,6 +123,12 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             )
         if self.needs_key:
             self.principal = await self._authenticator.authenticate(self.scope["headers"])
+
+    def _authorize(self) -> None:
+        """After `authenticated`: a refusal for want of a scope is recorded like any other."""
+        if self.needs_scope is None or (self.principal and self.needs_scope in self.principal.scopes):
+            return
+        raise PermissionDenied(f"This needs an API key with the scope `{self.needs_scope.value}`.")
 
     async def _check_limits(self) -> None:
         """From here on every answer tells what is left. Raises PermissionDenied for a client whose

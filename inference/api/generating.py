@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
+from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
@@ -96,6 +97,7 @@ class GeneratingConsumer(ApiConsumer):
     """POST only. Every request that passed authentication leaves one record, however it ends."""
 
     methods = ("POST",)
+    needs_scope = Scope.INFERENCE
     endpoint: ClassVar[str]
 
     def __init__(self, *, runtime: Runtime, **rest: Any) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from accounts.contracts import Principal
+from accounts.scopes import Scope
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
 from inference.domain.usage import LatencyReport, UsageRange, UsageReport
@@ -35,6 +36,8 @@ class UsageDesk(Protocol):
 
 class UsageConsumer(ApiConsumer):
     """A key's own numbers, of everything since it was made unless a time is given."""
+
+    needs_scope = Scope.USAGE
 
     def __init__(self, *, desk: UsageDesk, stall_limit_s: float, **rest: Any) -> None:
         """`stall_limit_s` is how long a reader of CSV may leave a page unread."""

@@ -1,5 +1,6 @@
 """manage.py api_key_create --user NAME --name NAME [--expires-in-days N]
-[--priority CLASS] [--session-trust] [--keeps-text] [--max-tokens-per-day N …] [--json]"""
+[--scope SCOPE]... [--priority CLASS] [--session-trust] [--keeps-text] [--max-tokens-per-day N …]
+[--json]"""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from accounts import services
 from accounts.contracts import NO_LIMITS, KeyPriority, Policy
 from accounts.management.accounts_command import AccountsCommand, api_key_summary
 from accounts.management.limit_arguments import add_limit_arguments, limits_from
+from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 
 MAX_DAYS = 36_500
 
@@ -40,6 +42,13 @@ class Command(AccountsCommand):
         parser.add_argument(
             "--session-trust", action="store_true", help="believe sessions named in SKIPPY_SESSION_HEADER"
         )
+        parser.add_argument(
+            "--scope",
+            action="append",
+            choices=[one.value for one in Scope],
+            help="what the key may be used for; repeat it for several "
+            f"(default: {' and '.join(scopes_sorted(DEFAULT_SCOPES))})",
+        )
         parser.add_argument("--keeps-text", action="store_true", help="keep its prompts and answers")
         add_limit_arguments(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object, with `key`")
@@ -49,6 +58,7 @@ class Command(AccountsCommand):
         expires_at = None if days is None else timezone.now() + timedelta(days=days)
         priority = KeyPriority(options["priority"]) if options["priority"] else None
         policy = Policy(options["session_trust"], priority, options["keeps_text"])
+        scopes = frozenset(map(Scope, options["scope"])) if options["scope"] else DEFAULT_SCOPES
         with transaction.atomic():  # a refused name leaves no user behind
             user = services.user_ensure(username=options["user"])
             row, minted = services.api_key_create(
@@ -56,6 +66,7 @@ class Command(AccountsCommand):
                 name=options["name"],
                 expires_at=expires_at,
                 policy=policy,
+                scopes=scopes,
                 limits=limits_from(options, before=NO_LIMITS),
             )
         if options["json"]:

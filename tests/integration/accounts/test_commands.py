@@ -14,6 +14,7 @@ from django.utils import timezone
 from accounts import keys, services
 from accounts.contracts import KeyPriority, Policy
 from accounts.models import ApiKey
+from accounts.scopes import Scope
 
 pytestmark = pytest.mark.django_db
 
@@ -30,6 +31,12 @@ class TestCreate:
         row = ApiKey.objects.get(pk=json.loads(output_of("api_key_create", *arguments))["id"])
         assert row.policy() == Policy(has_session_trust=True, priority=KeyPriority.BATCH)
 
+    def test_scopes_are_what_was_named_and_nothing_else(self) -> None:
+        arguments = ("--user", "ann", "--name", "x", "--scope", "metrics", "--scope", "keys", "--json")
+        answer = json.loads(output_of("api_key_create", *arguments))
+        assert answer["scopes"] == ["keys", "metrics"]
+        assert ApiKey.objects.get(pk=answer["id"]).facts().principal.scopes == {Scope.KEYS, Scope.METRICS}
+
     def test_json_is_one_object_with_the_key(self) -> None:
         answer = json.loads(output_of("api_key_create", "--user", "ann", "--name", "Büro", "--json"))
         row = ApiKey.objects.get()
@@ -40,6 +47,7 @@ class TestCreate:
             "last4": answer["key"][-4:],
             "user": "ann",
             "name": "Büro",
+            "scopes": ["inference", "usage"],
             "state": "valid",
             "created_at": row.created_at.isoformat(),
             "expires_at": None,

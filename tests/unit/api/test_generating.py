@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from accounts.contracts import KeyLookup, KeyState
+from accounts.scopes import Scope
 from inference.domain.errors import GenerationFailed, ServerOverloaded
 from inference.domain.events import FinishReason
 from inference.domain.outcomes import Outcome
+from tests.unit.api.conftest import KEY, PRINCIPAL
 
 CHAT = "/v1/chat/completions"
 
@@ -239,6 +242,18 @@ async def test_bad_bodies_are_400_with_one_record_each(site):
         assert answer.json()["error"]["type"] == "invalid_request_error"
     assert [r.outcome for r in site.records] == [Outcome.REJECTED] * len(bodies)
     assert site.engine.handles == []
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_a_key_without_the_scope_generates_nothing_and_leaves_a_record(site, path):
+    site.keys[KEY] = KeyLookup(
+        KeyState.VALID, replace(PRINCIPAL, scopes=frozenset(Scope) - {Scope.INFERENCE})
+    )
+    answer = await site.post(path, chat())
+    assert (answer.status, answer.json()["error"]["code"]) == (403, "permission_denied")
+    assert "inference" in answer.json()["error"]["message"]
+    assert [record.error_code for record in site.records] == ["permission_denied"]
+    assert (await site.get("/v1/models")).status == 200
 
 
 async def test_unknown_model_is_404_and_at_main_is_the_model_itself(site):
