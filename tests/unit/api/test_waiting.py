@@ -218,7 +218,7 @@ async def test_the_limit_of_the_whole_request_is_504_in_every_phase(phase, strea
     elif phase == "speaking":
         site.engine.play = lambda handle: handle.start().say("text")
 
-    answer = await ask(site, chat(stream=streaming, timeout_s=0.05), **SESSION).answer()
+    answer = await ask(site, chat(stream=streaming, timeout_s=0.4), **SESSION).answer()
 
     if streaming and phase in ("started", "speaking"):
         assert answer.status == 200
