@@ -20,7 +20,7 @@ def manager_of(service: LiveService) -> httpx.Client:
 def test_the_document_needs_no_key_and_everything_else_does(live: LiveService) -> None:
     document = httpx.get(f"{live.url}/api/schema/", timeout=30)
     assert document.status_code == 200
-    assert "/api/keys" in document.json()["paths"]
+    assert "/api/keys/" in document.json()["paths"]
     for path in ("/api/keys", "/api/nothing"):
         refused = httpx.get(f"{live.url}{path}", timeout=30)
         assert refused.json()["error"]["code"] in ("invalid_api_key", "not_found")
