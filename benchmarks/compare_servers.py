@@ -146,7 +146,7 @@ async def measure_long(server: Server, temperature: float) -> dict[str, float]:
     streams = [asyncio.create_task(run(20, 400, n)) for n in range(NUM_LONG_STREAMS)]
     await asyncio.sleep(LONG_AFTER_S)
     arrival_s = time.perf_counter() - begin_ts
-    long = await run(LONG_WORDS, 1, 99)
+    long = await run(LONG_WORDS, 4, 99)
     first_token_s = time.perf_counter() - begin_ts
     results = await asyncio.gather(*streams)
     for result in (long, *results):
