@@ -22,6 +22,7 @@ from accounts.limits.contracts import LimitScope, LimitsUnavailable
 from accounts.limits.counter import BudgetUse, Counter, Owner
 from accounts.limits.minute_window import MinuteWindow
 from accounts.limits.transaction import Batch, GiveBack, Outcome, Taken, decide
+from accounts.postgres_calls import execute
 
 T = TypeVar("T")
 
@@ -283,7 +284,7 @@ class PostgresLimitStore:
 
 
 async def _execute(connection: psycopg.AsyncConnection[Any], statements: str) -> psycopg.AsyncCursor[Any]:
-    return await connection.execute(statements.encode())
+    return await execute(connection, statements.encode())
 
 
 def _row(row: Sequence[Any]) -> _Row:

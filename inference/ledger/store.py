@@ -7,14 +7,12 @@ was lost, a journal that two processes replay.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, LiteralString, Protocol
+from typing import Any, Protocol
 
 import psycopg
 
+from accounts.postgres_calls import execute
 from inference.ledger.rows import COLUMNS, RecordRow
 
 TABLE = "inference_generationrecord"
@@ -80,34 +78,10 @@ class PostgresRecordStore:
         return self._connection
 
 
-async def _execute(connection: psycopg.AsyncConnection[Any], statement: LiteralString, *rest: Any) -> None:
-    """Raises psycopg.Error, and TimeoutError where no answer comes in time.
-
-    A cancelled psycopg call asks the server to cancel the statement and then waits for its answer, which
-    a server that hangs never gives; so the call is left alone here, and its connection cut under it.
-    """
-    call = asyncio.ensure_future(connection.execute(statement, *rest))
-    try:
-        done, _ = await asyncio.wait([call], timeout=COMMIT_PATIENCE_S)
-    except asyncio.CancelledError:
-        await _cut(connection, call)
-        raise
-    if not done:
-        await _cut(connection, call)
-        raise TimeoutError
-    await call
-
-
-async def _cut(connection: psycopg.AsyncConnection[Any], call: asyncio.Future[Any]) -> None:
-    """End the connection, so that the call on it fails. The descriptor stays open until it has: the event
-    loop still watches it."""
-    call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    with (
-        contextlib.suppress(OSError, psycopg.Error),
-        socket.socket(fileno=os.dup(connection.fileno())) as wire,
-    ):
-        wire.shutdown(socket.SHUT_RDWR)
-    await asyncio.wait([call], timeout=1.0)
+async def _execute(connection: psycopg.AsyncConnection[Any], statement: str, *rest: Any) -> None:
+    """Raises psycopg.Error, and TimeoutError where no answer comes in time."""
+    async with asyncio.timeout(COMMIT_PATIENCE_S):
+        await execute(connection, statement.encode(), *rest)
 
 
 def _shown(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from django.db import connection
 
 from accounts.contracts import NO_LIMITS, KeyLimits, Limits, Principal
 from accounts.limits.contracts import LimitExceeded, LimitKind, LimitScope, LimitsUnavailable
-from accounts.limits.store import PostgresLimitStore
+from accounts.limits.store import PATIENCE_S, PostgresLimitStore
 from accounts.models import LimitCounter, LimitProcess, LimitReservation
 from tests.integration.limits.conftest import add_record, add_records, record_columns
 
@@ -313,3 +314,18 @@ class TestBudgets:
         await settled(*desks)
         for number in range(1, 4):
             assert (await counter(LimitScope.KEY, number)).day_tokens == 100
+
+
+async def test_a_database_that_hangs_is_given_up(make_store) -> None:
+    store = make_store()
+    await store.beat()
+    cursor = await (await store._connected()).execute("SELECT pg_backend_pid()")
+    (backend,) = await cursor.fetchone()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(3 * PATIENCE_S):
+            with pytest.raises(LimitsUnavailable):
+                await store.beat()
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    await store.beat()
