@@ -143,7 +143,7 @@ async def measure_long(server: Server, temperature: float) -> dict[str, float]:
         return stream("127.0.0.1", server.port, "/v1/chat/completions", server.key, request, 600.0)
 
     begin_ts = time.perf_counter()
-    streams = [asyncio.create_task(run(20, 400, n)) for n in range(NUM_LONG_STREAMS)]
+    streams = [asyncio.create_task(run(20, 240, n)) for n in range(NUM_LONG_STREAMS)]
     await asyncio.sleep(LONG_AFTER_S)
     arrival_s = time.perf_counter() - begin_ts
     long = await run(LONG_WORDS, 4, 99)
