@@ -16,11 +16,17 @@ from channels.routing import URLRouter
 
 from accounts.contracts import KeyLookup, KeyState, Principal
 from accounts.keys import mint
+from accounts.limits.ceiling import Ceiling
+from accounts.limits.desk import SharedLimitDesk
 from inference.admission.controller import AdmissionController
 from inference.api.authentication import Authenticator
+from inference.api.metrics import MetricsAccess
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
+from inference.domain.kept_answers import AnswerKeeping
+from inference.domain.ledger import LiveRequest
 from inference.domain.outcomes import RequestSummary
+from inference.domain.phases import PhaseEvent
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaRunner
@@ -28,10 +34,17 @@ from inference.engine.local import LocalEngine
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
-from inference.routing import api_routes
+from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings, RuntimeState
+from inference.telemetry.pipeline import TelemetryPipeline
+from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange
+from tests.clocks import FakeClock
+from tests.kept_answers import MemoryKeeping
+from tests.ledgers import MemoryLedger
+from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.model.mixed_requests import POISONED, MixedRequest
+from tests.scripted_usage import ScriptedUsageDesk
 
 PATIENCE_S = 50.0
 # Of a hundred steps of several sequences, so many meet each kind of trouble.
@@ -92,6 +105,21 @@ class TroubledLoader:
         return LocalEngine(model.description("tiny"), model.tokenizer, self.thread, self.client)
 
 
+class ForgetfulLedger(MemoryLedger):
+    """Says of each request that it is recorded, and keeps nothing: what is left afterwards is counted."""
+
+    def open(self, live: LiveRequest) -> None:
+        pass
+
+    def note(self, live: LiveRequest) -> None:
+        pass
+
+    def record(self, summary: RequestSummary) -> asyncio.Future[None]:
+        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        safe.set_result(None)
+        return safe
+
+
 class MixedService:
     """Use as an async context manager."""
 
@@ -103,16 +131,37 @@ class MixedService:
         }
         self.records: list[RequestSummary] = []
         self.loader = TroubledLoader(model_path, config, num_promised_cells=4 * config.num_cells, seed=seed)
+        kept = MemoryKeeping()
         self.runtime = Runtime(
             RuntimeSettings(num_lanes=config.num_lanes, max_waiting=2 * config.num_lanes),
             loader=self.loader,
             recorder=self,
+            ledger=ForgetfulLedger(),
+            answer_keeping=AnswerKeeping(kept, kept),
             clock=SystemClock(),
             database_probe=self._is_there,
             broker_probe=self._is_there,
         )
         authenticator = Authenticator(self._look_up, lambda key_id: None)
-        routes = api_routes(runtime=self.runtime, authenticator=authenticator, max_body_bytes=1_000_000)
+        # A minute's window holds each of its seconds: here it is always the same one.
+        clock = FakeClock()
+        limit_desk = SharedLimitDesk(
+            MemoryLimitStore(SharedCounters(), clock=clock),
+            ceiling=Ceiling(max_requests_per_minute=1_000_000, max_tokens_per_minute=100_000_000),
+            clock=clock,
+        )
+        routes = api_routes(
+            runtime=self.runtime,
+            authenticator=authenticator,
+            limit_desk=limit_desk,
+            watching=Watching(
+                RequestMetrics(lambda: []),
+                TelemetryPipeline((), clock=SystemClock()),
+                MetricsAccess((), lambda principal: False),
+            ),
+            usage=ScriptedUsageDesk(),
+            max_body_bytes=1_000_000,
+        )
         self._app = URLRouter(routes)
 
     async def __aenter__(self) -> MixedService:
@@ -135,7 +184,7 @@ class MixedService:
     def record(self, summary: RequestSummary) -> None:
         self.records.append(summary)
 
-    def record_event(self, event: AdmissionEvent) -> None:
+    def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
         """What admission decides is no record of a request."""
 
     def open(self, request: MixedRequest) -> Exchange:
