@@ -10,7 +10,6 @@ in this process only, by one that also adds up the CPU time of the calling threa
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import socket
@@ -58,22 +57,31 @@ class Meter:
             function = getattr(llama_cpp, name)
             if name.startswith("llama_") and callable(function) and not isinstance(function, type):
                 setattr(llama_cpp, name, self.wrap(name, function))
+        self._catch_engine()
+
+    def _catch_engine(self) -> None:
+        """Keep the engine thread that the server makes: a frozen heap no longer tells of it."""
+        from inference.engine.thread import EngineThread
+
+        make = EngineThread.__init__
+
+        def init(engine: EngineThread, *args: Any, **options: Any) -> None:
+            make(engine, *args, **options)
+            self._engine = engine
+
+        EngineThread.__init__ = init  # type: ignore[method-assign]
 
     def reading(self) -> dict[str, Any]:
         """All CPU times since the start, in ns; `tokens` and `steps` are the engine's own counts.
 
         Threads that Python does not know are llama.cpp's compute threads.
         """
-        from inference.engine.thread import EngineThread
-
         python_threads = {one.native_id: one.name for one in threading.enumerate() if one.native_id}
         threads = {}
         for task in Path("/proc/self/task").iterdir():
             tid = int(task.name)
             run_ns = int((task / "schedstat").read_text().split()[0])
             threads[tid] = {"name": python_threads.get(tid), "cpu_ns": run_ns}
-        if self._engine is None:
-            self._engine = next(one for one in gc.get_objects() if isinstance(one, EngineThread))
         statistics = self._engine.statistics
         engine_tid = next(tid for tid, name in python_threads.items() if name == ENGINE_THREAD)
         inside_ns = dict(self.inside_ns)

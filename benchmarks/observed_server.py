@@ -102,6 +102,7 @@ class Watch(logging.Handler):
     def _only(self, kind: type) -> Any:
         """The one object of this class in the process."""
         if kind not in self._found:
+            gc.unfreeze()  # what is frozen is not told
             self._found[kind] = next(one for one in gc.get_objects() if isinstance(one, kind))
         return self._found[kind]
 
