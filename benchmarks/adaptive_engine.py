@@ -36,7 +36,7 @@ sys.path.insert(0, str(HERE.parent))
 from exchanges import Exchange, Mix, exchange  # noqa: E402
 from load import quantile  # noqa: E402
 from observed_server import read_watch, until_idle  # noqa: E402
-from servers import Server, Sizes, machine, shown_command, start_ours  # noqa: E402
+from servers import Server, Sizes, start_ours, write_results  # noqa: E402
 
 from benchmarks.adaptive_limit import picture  # noqa: E402
 
@@ -176,8 +176,7 @@ def main() -> int:
         }
         found = asyncio.run(run(fixed, adaptive, args))
     if args.write:
-        told = {"command": shown_command(), "machine": machine(), "lanes": lanes, **found}
-        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(RESULTS, {"lanes": lanes, **found})
         title = f"Requests at once over {args.seconds:g} s, real engine, {lanes} lanes, {2 * lanes} clients"
         colours = dict(zip(adaptive, COLOURS, strict=True))
         PICTURE.write_text(picture(title, {name: one.limits for name, one in adaptive.items()}, colours))

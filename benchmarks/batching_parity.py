@@ -21,7 +21,6 @@ that a token had where another one was taken: that must be within the noise.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -34,7 +33,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from servers import machine, shown_command  # noqa: E402
+from servers import write_results  # noqa: E402
 
 from inference.engine.config import EngineConfig  # noqa: E402
 from inference.engine.llama import LlamaModel  # noqa: E402
@@ -214,8 +213,7 @@ def main() -> int:
             kind: {name: float(f"{value:.4g}") for name, value in asdict(found).items()}
             for kind, found in results.items()
         }
-        told = {"command": shown_command(), "machine": machine(), "beside alone": table}
-        args.json.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(args.json, {"beside alone": table})
     return 0
 
 

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import statistics
@@ -54,11 +53,10 @@ from load import level, prompt, stream  # noqa: E402
 from servers import (  # noqa: E402
     Server,
     Sizes,
-    machine,
-    shown_command,
     start_examples_server,
     start_llama_server,
     start_ours,
+    write_results,
 )
 
 LANES = 16
@@ -242,8 +240,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="skippy-bench-") as folder, ExitStack() as stack:
         numbers = asyncio.run(run(args, start_all(args, Path(folder), stack)))
     if args.json:
-        told = {"command": shown_command(), "machine": machine(), "results": numbers}
-        args.json.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(args.json, {"results": numbers})
     return 0
 
 

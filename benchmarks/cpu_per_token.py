@@ -42,7 +42,7 @@ sys.path.insert(0, str(HERE))
 
 from load import prompt, stream  # noqa: E402
 from measured_server import SOCKET_NAME  # noqa: E402
-from servers import Server, Sizes, machine, shown_command, start_ours  # noqa: E402
+from servers import Server, Sizes, start_ours, write_results  # noqa: E402
 
 PATIENCE_S = 20.0
 NUM_WARM_TOKENS = 64
@@ -257,8 +257,7 @@ def main() -> int:
                 server.stop()
         show(name, results[name])
     if args.json:
-        told = {"command": shown_command(), "machine": machine(), "us_per_token": results}
-        args.json.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(args.json, {"us_per_token": results})
     return 0
 
 

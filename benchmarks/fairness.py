@@ -37,7 +37,7 @@ sys.path.insert(0, str(HERE))
 from exchanges import Mix, exchange  # noqa: E402
 from load import quantile  # noqa: E402
 from observed_server import until_idle  # noqa: E402
-from servers import Server, Sizes, create_key, machine, shown_command, start_ours  # noqa: E402
+from servers import Server, Sizes, create_key, start_ours, write_results  # noqa: E402
 
 WARM_S = 3.0
 # Its answers are short, so that it asks often.
@@ -158,8 +158,7 @@ def main() -> int:
         found = asyncio.run(run(settings, args))
     print(json.dumps(found, indent=1))
     if args.json:
-        told = {"command": shown_command(), "machine": machine(), **found}
-        args.json.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(args.json, found)
     return 0
 
 

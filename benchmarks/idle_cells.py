@@ -27,7 +27,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from servers import machine, shown_command  # noqa: E402
+from servers import write_results  # noqa: E402
 
 from inference.engine.llama import library  # noqa: E402
 
@@ -152,8 +152,7 @@ def main() -> int:
         }
     print(json.dumps(result, indent=1))
     if args.json:
-        told = {"command": shown_command(), "machine": machine(), "rounds": args.rounds, **result}
-        args.json.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(args.json, {"rounds": args.rounds, **result})
     return 0
 
 

@@ -40,7 +40,7 @@ sys.path.insert(0, str(HERE))
 from exchanges import Exchange, Mix, exchange  # noqa: E402
 from load import quantile  # noqa: E402
 from observed_server import read_watch, until_idle  # noqa: E402
-from servers import Server, Sizes, machine, shown_command, start_ours  # noqa: E402
+from servers import Server, Sizes, start_ours, write_results  # noqa: E402
 
 MULTIPLES = (1, 2, 4, 8)
 WARM_S = 2.0
@@ -316,8 +316,7 @@ def main() -> int:
             server.stop()
     print(json.dumps(found, indent=1))
     if args.json:
-        told = {"command": shown_command(), "machine": machine(), **found}
-        args.json.write_text(json.dumps(told, indent=1) + "\n")
+        write_results(args.json, found)
     return 0
 
 

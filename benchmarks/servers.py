@@ -215,6 +215,12 @@ def machine() -> dict[str, Any]:
     }
 
 
+def write_results(path: Path, found: dict[str, Any]) -> None:
+    """What was found, with the command that found it and the machine."""
+    told = {"command": shown_command(), "machine": machine(), **found}
+    path.write_text(json.dumps(told, indent=1) + "\n")
+
+
 def shown_command() -> list[str]:
     """The command line as it may be published: without this machine's folders."""
     return [re.sub(r"(^|=)/.*/", r"\1", part) for part in sys.argv]
