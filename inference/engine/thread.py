@@ -81,6 +81,8 @@ class EngineThread:
         self._is_ready = threading.Event()
         self._is_idle = threading.Event()
         self._wakeup = threading.Event()
+        # Idle is only what nobody has woken since: both are looked at and changed together.
+        self._idle_lock = threading.Lock()
         self._is_stopping = False
         self._total_turns = 0
         self._total_integrity_faults = 0
@@ -179,8 +181,9 @@ class EngineThread:
 
     def wake(self) -> None:
         """Something was submitted: look before the next nap."""
-        self._is_idle.clear()
-        self._wakeup.set()
+        with self._idle_lock:
+            self._is_idle.clear()
+            self._wakeup.set()
 
     def cancel(self, submission: Submission) -> None:
         """Drop the sequence of a submission that was elected, within one step."""
@@ -229,11 +232,17 @@ class EngineThread:
             self._total_turns += 1
             if core.step():
                 continue
-            if not self._wakeup.is_set() and self.statistics.is_idle:
-                self._is_idle.set()
+            self._note_idleness()
             if not self._wakeup.wait(self._idle_wakeup_s):
                 self._check_integrity(core)
             self._is_idle.clear()
+
+    def _note_idleness(self) -> None:
+        """Whoever drains waits for this. One who wakes us just now finds the turn that he asked for still
+        to come, and not the idleness of the turn before it."""
+        with self._idle_lock:
+            if not self._wakeup.is_set() and self.statistics.is_idle:
+                self._is_idle.set()
 
     def _check_integrity(self, core: EngineCore) -> None:
         """Nobody wanted anything for a while: time to see whether the books still agree. Once after

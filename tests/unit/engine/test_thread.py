@@ -126,6 +126,19 @@ def test_drain_waits_for_what_runs(engine: Started) -> None:
     assert sink.endings
 
 
+def test_whenever_it_is_woken_it_is_not_drained_before_it_has_looked() -> None:
+    """The wake falls into each part of the loop's turn, as an engine that looks up all the time has it."""
+    for _ in range(100):
+        engine, gate = Started(idle_wakeup_s=0.0002), threading.Event()
+        engine.runner.before_run = lambda plan, gate=gate: gate.wait(PATIENCE_S) and None
+        engine.thread.start()
+        engine.submit()
+        is_drained = engine.thread.drain(0.002)
+        gate.set()
+        assert engine.thread.stop(PATIENCE_S)
+        assert not is_drained
+
+
 def test_with_nothing_but_held_ones_it_sleeps_but_is_not_drained(engine: Started) -> None:
     engine.thread.start()
     sink, submission = engine.submit(max_tokens=500)
