@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.constraint import OutputConstraint
 from inference.domain.priority import PriorityClass
 from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
 from inference.domain.signals import SignalRequest
@@ -66,7 +67,8 @@ class GenerationRequest:
     Before `min_tokens` are generated, the model cannot end its answer. `num_top_logprobs` asks how
     likely each token was, and beside it for so many most likely ones; None does not ask. `signals`
     asks how sure the model is, for hooks. Where requests have to wait, the classes of `priority` are
-    served in their order, and the users of a class, told apart by `user_id`, fairly.
+    served in their order, and the users of a class, told apart by `user_id`, fairly. Tokens that the
+    `constraint` forbids are never drawn.
     """
 
     request_id: str
@@ -80,6 +82,7 @@ class GenerationRequest:
     signals: SignalRequest | None = None
     user_id: int = 0
     priority: PriorityClass = PriorityClass.NORMAL
+    constraint: OutputConstraint | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

@@ -50,7 +50,7 @@ def parse_messages(fields: Fields, ignored: list[str]) -> tuple[ChatMessage, ...
         raise fields.fail("messages", "it must hold at least one message")
     reader = _Reader(fields, ignored)
     messages = tuple(reader.message(value, index) for index, value in enumerate(given))
-    if not any(message.content.strip() for message in messages):
+    if not any((message.content or "").strip() for message in messages):
         raise fields.fail("messages", "at least one message must have text that is not blank")
     return messages
 

@@ -85,7 +85,7 @@ class PromptBuilder:
             raise InvalidRequest(
                 "This model has no chat template. Use /v1/completions with a prompt.", param="messages"
             )
-        self.check_size(sum(_num_bytes(message.content) for message in messages), param="messages")
+        self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
         marks = PromptMarks(self._controls)
         began_ts = time.monotonic()
         rendered = self._template.render([_as_template_sees(message, marks) for message in messages])
@@ -184,7 +184,7 @@ class PromptBuilder:
 def _as_template_sees(message: ChatMessage, marks: PromptMarks) -> dict[str, str]:
     """Templates know `system` only, and tell a missing name from an empty one."""
     role = "system" if message.role == "developer" else message.role
-    seen = {"role": role, "content": marks.guard(message.content)}
+    seen = {"role": role, "content": marks.guard(message.content or "")}
     if message.name is not None:
         seen["name"] = marks.guard(message.name)
     return seen

@@ -67,7 +67,7 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = sum(_num_bytes(message.content) + TEMPLATE_BYTES for message in request.messages)
+        num_bytes = sum(_num_bytes(message.content or "") + TEMPLATE_BYTES for message in request.messages)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
         prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.messages, times))
