@@ -86,6 +86,7 @@ class RequestLifecycle:
     async def recorded(self) -> None:
         """Wait until the record of the ended request is safe."""
         assert self._recorded is not None
+        self._ledger.hurry()
         await asyncio.shield(self._recorded)
 
     def note_request(
@@ -186,8 +187,6 @@ class RequestLifecycle:
             finish_reason=finish_reason,
             rejection_reason=rejection_reason,
         )
-        if self._when_ended is not None:
-            self._when_ended(self.meter.usage)
         self._recorded = self._ledger.record(summary)
         if self._when_ended is not None:
             call, usage = self._when_ended, summary.usage if self.is_running else None
