@@ -186,11 +186,9 @@ class RequestLifecycle:
             finish_reason=finish_reason,
             rejection_reason=rejection_reason,
         )
-        if self._when_ended is not None:
-            self._when_ended(self.meter.usage)
         self._recorded = self._ledger.record(summary)
         if self._when_ended is not None:
-            call, usage = self._when_ended, summary.usage if self.is_running else None
+            call, usage = self._when_ended, summary.usage
             if usage is None:
                 call(None)
             else:
