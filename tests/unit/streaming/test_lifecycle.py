@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from accounts.keys import mint
 from inference.domain.admission_events import AdmissionEvent, FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.errors import (
     GenerationFailed,
@@ -249,3 +250,15 @@ async def test_who_never_had_a_lane_gives_back_at_once():
     lifecycle.fail(ServerOverloaded("full"))
 
     assert told == [None]
+
+
+async def test_a_key_that_was_sent_as_something_else_is_not_recorded():
+    lifecycle, records = begin(FakeClock())
+    key = mint().plaintext
+
+    lifecycle.note_request(model=key, is_stream=False, end_user=key, metadata={key: f"is {key}"})
+    lifecycle.fail(InvalidRequest("x"))
+
+    (record,) = records
+    assert record.model == f"{key[:16]}…"
+    assert key[16:-4] not in repr(record)
