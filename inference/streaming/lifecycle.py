@@ -87,6 +87,7 @@ class RequestLifecycle:
     async def recorded(self) -> None:
         """Wait until the record of the ended request is safe."""
         assert self._recorded is not None
+        self._ledger.hurry()
         await asyncio.shield(self._recorded)
 
     def note_request(
