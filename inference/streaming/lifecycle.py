@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+from accounts.keys import without_keys
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
@@ -97,10 +98,11 @@ class RequestLifecycle:
         end_user: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self._model = model
+        """What the body says of itself. It goes to records and telemetry: a key in it by mistake does not."""
+        self._model = without_keys(model)
         self._is_stream = is_stream
-        self._end_user = end_user
-        self._metadata = metadata or {}
+        self._end_user = without_keys(end_user)
+        self._metadata = {without_keys(name): without_keys(value) for name, value in (metadata or {}).items()}
 
     def note_session(self, session: int | None, *, is_ignored: bool) -> None:
         self._session = session
@@ -189,7 +191,7 @@ class RequestLifecycle:
         )
         self._recorded = self._ledger.record(summary)
         if self._when_ended is not None:
-            call, usage = self._when_ended, summary.usage if self.is_running else None
+            call, usage = self._when_ended, summary.usage
             if usage is None:
                 call(None)
             else:
