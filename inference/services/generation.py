@@ -27,6 +27,7 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_defaults import ChatDefaults
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
@@ -42,7 +43,7 @@ class GenerationService:
     cancelled at any time: then nothing of it waits, holds or runs.
 
     `num_prompt_threads` are those of `prompt_pool`. `has_shared_prefixes`: users may hit on each other's
-    prompts in the prefix cache.
+    prompts in the prefix cache. `chat_defaults` fill what chats leave out.
     """
 
     def __init__(
@@ -53,18 +54,21 @@ class GenerationService:
         num_prompt_threads: int,
         entrance: Entrance,
         has_shared_prefixes: bool = False,
+        chat_defaults: ChatDefaults | None = None,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
         self._has_shared_prefixes = has_shared_prefixes
+        self._chat_defaults = chat_defaults or ChatDefaults()
 
     async def start_chat(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
+        request = self._chat_defaults.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
