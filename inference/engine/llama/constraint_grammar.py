@@ -20,6 +20,7 @@ from inference.domain.constraint import (
     ConstraintRefused,
     ConstraintSpec,
     Grammar,
+    InOrder,
     JsonSchema,
     Regex,
     TaggedText,
@@ -85,6 +86,9 @@ class GrammarWriter:
             case TaggedText():
                 rules = TaggedTextRules(self._control_tokens, self._end_token_ids, add_body=self.add)
                 grammar["lark_grammar"] = rules.write(spec)
+            case InOrder(parts):
+                names = [f"@{self.add(part)}" for part in parts]
+                grammar["lark_grammar"] = "start: " + (" ".join(names) or '""')
         return name
 
 
