@@ -125,7 +125,7 @@ class PromptBuilder:
             rendered = render_chat(prepared.template, prepared.traits, conversation, marks)
         except InvalidRequest as error:
             param = error.param if conversation.template.source is None else "chat_template"
-            raise InvalidRequest(marks.unmarked(error.message), param=param) from None
+            raise type(error)(marks.unmarked(error.message), param=param) from None
         segments = marks.segments(rendered.text)
         num_bytes = sum(_num_bytes(segment.text) for segment in segments)
         self.check_size(num_bytes, param="messages")
