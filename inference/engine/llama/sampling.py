@@ -196,6 +196,27 @@ def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintStat
         return NOTHING_DRAWN
 
 
+def take_forced(sampler: Sampler, max_tokens: int, end_token_ids: frozenset[int]) -> tuple[int, ...] | None:
+    """Up to `max_tokens` tokens that alone can follow what was drawn: taken, as if they had been drawn.
+    None where the constraint failed."""
+    constraint = sampler.constraint
+    if constraint is None:
+        return ()
+    taken: list[int] = []
+    try:
+        for token_id in constraint.forced_tokens(max_tokens):
+            if token_id in end_token_ids:
+                break
+            constraint.advance(token_id)
+            taken.append(token_id)
+            if sampler.has_memory:
+                sampler.accept(token_id)
+    except BaseException as problem:
+        logger.warning("a constraint failed: %s", problem)
+        return None
+    return tuple(taken)
+
+
 def _mask(logits: LogitsArray, constraint: ConstraintState) -> bool:
     """Rule out what may not come; False where the constraint failed."""
     try:
