@@ -19,6 +19,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -76,7 +77,8 @@ class GenerationService:
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -92,7 +94,8 @@ class GenerationService:
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -141,6 +144,13 @@ class GenerationService:
             return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
         finally:
             self._prompt_turns.end()
+
+
+def _reader(model: ServedModel, request: OutputRequest) -> AnswerReader:
+    """Of an answer in which nothing is parsed."""
+    return AnswerReader(
+        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+    )
 
 
 def _note_prompt(
