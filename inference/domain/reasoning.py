@@ -1,0 +1,48 @@
+"""How a request wants the model to think before it answers, and to be shown what it thought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ReasoningFormat(Enum):
+    """What becomes of thinking in the answer; the words are llama.cpp's.
+
+    AUTO and DEEPSEEK put it into `reasoning_content`, DEEPSEEK_LEGACY there and into the content
+    with its markers, HIDDEN nowhere. NONE does not look for it: the content is as the model wrote it.
+    """
+
+    AUTO = "auto"
+    NONE = "none"
+    DEEPSEEK = "deepseek"
+    DEEPSEEK_LEGACY = "deepseek-legacy"
+    HIDDEN = "hidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningOptions:
+    """None is what the client did not say; the service's defaults fill it, and what is None then is
+    the template's own affair.
+
+    `is_enabled` is whether to think at all, `effort` one of `EFFORTS`, `max_tokens` the budget after
+    which thinking is ended (0: at once).
+    """
+
+    format: ReasoningFormat | None = None
+    is_enabled: bool | None = None
+    effort: str | None = None
+    max_tokens: int | None = None
+
+    @property
+    def is_parsed(self) -> bool:
+        """Thinking is told apart from the content."""
+        return self.format is not ReasoningFormat.NONE
+
+    @property
+    def is_shown(self) -> bool:
+        """What was told apart is part of the answer."""
+        return self.format not in (ReasoningFormat.NONE, ReasoningFormat.HIDDEN)
+
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
