@@ -81,7 +81,15 @@ class TaggedText:
     suffix: str = ""
 
 
-ConstraintSpec = AnyJson | JsonSchema | Regex | Choice | Grammar | TaggedText
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """One part behind the other; none of them: nothing. A part that may be missing is a TaggedText without
+    free text and with `min_tags` 0."""
+
+    parts: tuple[ConstraintSpec, ...]
+
+
+ConstraintSpec = AnyJson | JsonSchema | Regex | Choice | Grammar | TaggedText | InOrder
 
 
 class ConstraintRefused(ValueError):
