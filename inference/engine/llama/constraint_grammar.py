@@ -88,7 +88,7 @@ class GrammarWriter:
                 grammar["lark_grammar"] = rules.write(spec)
             case InOrder(parts):
                 names = [f"@{self.add(part)}" for part in parts]
-                grammar["lark_grammar"] = f"start: {' '.join(names) or '""'}"
+                grammar["lark_grammar"] = "start: " + (" ".join(names) or '""')
         return name
 
 

@@ -37,6 +37,11 @@ class CommandFormat(JsonCalls):
         call = InOrder((number, named, JsonSchema(arguments_schema(tool))))
         return Tag(f'{begin}{{"tool_call_id": "', call, "}" + end)
 
+    def constraint(self, tools: ToolUse) -> ConstraintSpec | None:
+        tags = [self.object_tag(tool, begin="\n    ") for tool in tools.callable_tools]
+        begin, end = f"{self.begin}[", f"\n]{self.end}"
+        return listed_calls(tools, self.begin, begin, end, tags, separator=",")
+
 
 class CommandRFormat(JsonCalls):
     """Its calls begin with a word that any text may begin with."""
@@ -49,10 +54,16 @@ class CommandRFormat(JsonCalls):
     )
 
     def constraint(self, tools: ToolUse) -> ConstraintSpec | None:
-        tags = [self.object_tag(tool) for tool in tools.callable_tools]
-        return listed_calls(
-            tools, "Action:\n```json", "Action:\n```json\n[\n", "\n]\n```", tags, separator=",\n"
-        )
+        tags = [
+            Tag(
+                f'\n    {{\n        "tool_name": {json.dumps(tool.name)},\n        "parameters": ',
+                JsonSchema(arguments_schema(tool)),
+                "\n    }",
+            )
+            for tool in tools.callable_tools
+        ]
+        trigger = "Action:\n```json"
+        return listed_calls(tools, trigger, f"{trigger}\n[", "\n]\n```", tags, separator=",")
 
 
 def of_template(source: str) -> MessageFormat | None:

@@ -22,7 +22,7 @@ MiniCPM5
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from inference.domain.constraint import ConstraintSpec, Tag
@@ -165,13 +165,15 @@ class TaggedFormat(MarkedFormat):
         for tool in tools.callable_tools:
             begin = f"{style.call_begin}{tool.name}{style.quote}{style.call_tail}{gap}"
             end = style.call_end
-            if not family.is_section:
+            if family.is_section:
+                # In front of each call and of the end: a grammar's words are told apart by their beginnings.
+                begin = gap + begin if family.begin else begin
+            else:
                 begin = f"{family.begin}{gap if style.call_begin else ''}{begin}"
                 end = end if end == family.end else f"{end}{gap}{family.end}"
             tags.append(Tag(begin, tagged_call_body(tool, style), end))
         if family.is_section and family.begin:
-            begin, end = family.begin + gap, gap + family.end
-            return listed_calls(tools, family.begin, begin, end, tags, separator=gap)
+            return listed_calls(tools, family.begin, family.begin, gap + family.end, tags, separator="")
         return tagged_calls(tools, tags, trigger=family.begin or style.call_begin, separator=gap)
 
 
@@ -190,7 +192,9 @@ def of_template(source: str) -> MessageFormat | None:
 
 def _family(source: str) -> TaggedFamily | None:
     if "<arg_key>" in source and "<tool_call>" in source:
-        return TaggedFamily("glm", _GLM, "<tool_call>", "</tool_call>", preserved_texts=_ARGUMENT_TAGS)
+        is_tight = "</arg_key><arg_value>" in source.replace(" ", "")
+        style = replace(_GLM, line_break="") if is_tight else _GLM
+        return TaggedFamily("glm", style, "<tool_call>", "</tool_call>", preserved_texts=_ARGUMENT_TAGS)
     if "DSML" in source:
         block = "function_calls" if "function_calls" in source else "tool_calls"
         return TaggedFamily(
