@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
@@ -37,7 +37,9 @@ from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
-from inference.prompting.prompt import PromptBuilder
+from inference.parsing.formats.registry import reads_tool_calls
+from inference.prompting.prompt import PromptBuilder, PromptPolicy
+from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
@@ -86,6 +88,8 @@ class RuntimeSettings:
     """The one header that names a trusted session, in lower case; empty: none does."""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
+    chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
+    prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,7 @@ class Runtime:
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
+            chat_defaults=settings.chat_defaults,
         )
         self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
@@ -214,7 +219,8 @@ class Runtime:
         try:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
-            prompts = PromptBuilder(tokenizer, description)
+            policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
+            prompts = PromptBuilder(tokenizer, description, policy=policy)
         except ModelLoadError as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
@@ -312,6 +318,7 @@ class Runtime:
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
+            offers_tools=bool(request.tool_use.callable_tools),
         )
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:

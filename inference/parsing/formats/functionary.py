@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from inference.domain.constraint import ConstraintSpec, JsonSchema, Tag
 from inference.domain.tools import ToolUse
-from inference.parsing.formats.call_constraints import arguments_schema, tagged_calls
+from inference.parsing.formats.call_constraints import arguments_schema, one_tag, tagged_calls
 from inference.parsing.formats.json_calls import call_name, json_arguments
 from inference.parsing.formats.message_format import MarkedFormat
 from inference.parsing.formats.message_writer import MessageWriter
@@ -23,6 +23,7 @@ _MARK = ">>>"
 class RecipientFormat(MarkedFormat):
     name = "functionary-v3.2"
     call_markers = (_MARK,)
+    is_always_marked = True
 
     def read(self, source: TextSource, writer: MessageWriter, *, is_thinking_open: bool) -> Steps[None]:
         yield from source.space()
@@ -48,6 +49,9 @@ class RecipientFormat(MarkedFormat):
         if name != "all":
             yield from json_arguments(source, writer, name, ends=(_MARK,))
         return True
+
+    def answer(self, asked: ConstraintSpec) -> ConstraintSpec:
+        return one_tag(Tag("all\n", asked))
 
     def constraint(self, tools: ToolUse) -> ConstraintSpec | None:
         # Free text would have to begin with its own recipient: enforced calls only.

@@ -29,12 +29,14 @@ _FUNCTIONS: Final = "functions."
 _ENDS: Final[Markers] = markers("<|end|>", "<|start|>", "<|channel|>", "<|call|>", "<|return|>")
 _HEADER_ENDS: Final[Markers] = markers(_MESSAGE, "<|end|>", "<|call|>", "<|return|>")
 _ANY: Final = Regex("(?s:.*)")
+_ANALYSIS: Final = Tag("<|channel|>analysis<|message|>", _ANY, "<|end|><|start|>assistant")
 
 
 class HarmonyFormat(MarkedFormat):
     name = "harmony"
     thinking = Thinking("<|channel|>analysis<|message|>", "<|end|>")
     is_thinking_constrained = True
+    is_always_marked = True
     preserved_texts = (
         "<|channel|>",
         "<|constrain|>",
@@ -109,12 +111,17 @@ class HarmonyFormat(MarkedFormat):
         ]
         if not calls:
             return None
-        analysis = Tag("<|channel|>analysis<|message|>", _ANY, "<|end|><|start|>assistant")
         remark = Tag("<|channel|>commentary<|message|>", _ANY, "<|end|><|start|>assistant")
         answer = Tag("<|channel|>final<|message|>", _ANY)
-        before = (analysis,) if tools.is_enforced else (analysis, remark)
+        before = (_ANALYSIS,) if tools.is_enforced else (_ANALYSIS, remark)
         last = tuple(calls) if tools.is_enforced else (answer, *calls)
         return InOrder((_tags(before, min_tags=0, max_tags=None), _tags(last, min_tags=1, max_tags=1)))
+
+    def answer(self, asked: ConstraintSpec) -> ConstraintSpec:
+        answer = Tag("<|channel|>final <|constrain|>json<|message|>", asked)
+        return InOrder(
+            (_tags((_ANALYSIS,), min_tags=0, max_tags=None), _tags((answer,), min_tags=1, max_tags=1))
+        )
 
 
 def _tags(tags: tuple[Tag, ...], *, min_tags: int, max_tags: int | None) -> TaggedText:

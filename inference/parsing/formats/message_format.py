@@ -44,6 +44,16 @@ class MessageFormat(Protocol):
         ...
 
     @property
+    def call_markers(self) -> Sequence[str]:
+        """What calls begin with."""
+        ...
+
+    @property
+    def is_always_marked(self) -> bool:
+        """Even plain text has marks around it that are not a part of it."""
+        ...
+
+    @property
     def preserved_texts(self) -> Sequence[str]:
         """Control tokens whose texts the parser must see; others add nothing to the text."""
         ...
@@ -67,6 +77,10 @@ class MessageFormat(Protocol):
         """What an answer must look like so that calls can be read and are those that may be made; None where
         nothing may be called. It is about what comes behind the thinking, or about the thinking as
         well where `is_thinking_constrained`."""
+        ...
+
+    def answer(self, asked: ConstraintSpec) -> ConstraintSpec:
+        """An answer that must look so, in this family's marks."""
         ...
 
     @property
@@ -129,6 +143,7 @@ class MarkedFormat:
     name: str = ""
     has_calls = True
     is_thinking_constrained = False
+    is_always_marked = False
     thinking: Thinking | None = None
     thinks_anywhere = False
     """Thinking may begin in the middle of an answer, and again."""
@@ -143,6 +158,9 @@ class MarkedFormat:
 
     def is_thinking_open(self, answer_begin: str) -> bool:
         return self.thinking is not None and self.thinking.is_open_in(answer_begin)
+
+    def answer(self, asked: ConstraintSpec) -> ConstraintSpec:
+        return asked
 
     def call(self, source: TextSource, writer: MessageWriter, marker: str) -> Steps[bool]:
         """Read what follows `marker`. False where it is no call; what was read since is content then,

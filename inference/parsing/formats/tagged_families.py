@@ -27,7 +27,7 @@ from typing import Final
 
 from inference.domain.constraint import ConstraintSpec, Tag
 from inference.domain.tools import ToolUse
-from inference.parsing.formats.call_constraints import listed_calls, tagged_calls
+from inference.parsing.formats.call_constraints import listed_calls, one_tag, tagged_calls
 from inference.parsing.formats.message_format import MarkedFormat, MessageFormat, Thinking
 from inference.parsing.formats.message_writer import MessageWriter
 from inference.parsing.formats.tagged_calls import TagStyle, tagged_call, tagged_call_body
@@ -125,6 +125,7 @@ class TaggedFormat(MarkedFormat):
         self._family = family
         self.name = family.name
         self.thinking = thinking
+        self.is_always_marked = bool(family.silent_texts)
         style = family.style
         if family.is_section:
             self.call_markers = (style.call_begin,)
@@ -157,6 +158,11 @@ class TaggedFormat(MarkedFormat):
             yield from source.expect(family.end)
             writer.content(source.end_attempt().removesuffix(family.end))
         return is_call
+
+    def answer(self, asked: ConstraintSpec) -> ConstraintSpec:
+        if self._family.style is not _KIMI_K3:
+            return asked
+        return one_tag(Tag("<|open|>response<|sep|>", asked, "<|close|>response<|sep|>"))
 
     def constraint(self, tools: ToolUse) -> ConstraintSpec | None:
         family, style = self._family, self._family.style
