@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
@@ -37,6 +37,7 @@ from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
+from inference.parsing.formats.registry import reads_tool_calls
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
@@ -218,7 +219,8 @@ class Runtime:
         try:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
-            prompts = PromptBuilder(tokenizer, description, policy=self.settings.prompt_policy)
+            policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
+            prompts = PromptBuilder(tokenizer, description, policy=policy)
         except ModelLoadError as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
@@ -316,6 +318,7 @@ class Runtime:
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
+            offers_tools=bool(request.tool_use.callable_tools),
         )
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:

@@ -20,6 +20,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -28,6 +29,7 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
@@ -84,7 +86,8 @@ class GenerationService:
             num_messages=len(request.messages),
             num_tokens=len(prompt.token_ids),
         )
-        constraint = await self._constraint(model, request, caller)
+        answer = chat_answer(request, prompt)
+        constraint = await self._chat_constraint(model, answer, caller)
         generation = self._generation(
             model,
             prompt.token_ids,
@@ -95,7 +98,8 @@ class GenerationService:
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = answer.reader(model)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -118,7 +122,8 @@ class GenerationService:
             default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -163,6 +168,24 @@ class GenerationService:
             constraint=constraint,
         )
 
+    async def _chat_constraint(
+        self, model: ServedModel, answer: ChatAnswer, caller: Caller
+    ) -> OutputConstraint | None:
+        """Of the first of the answer's specs that can be kept, with its thinking. Raises InvalidRequest."""
+        compiled: OutputConstraint | None = None
+        for index, spec in enumerate(answer.specs):
+            try:
+                compiled = await self._constraints.constraint_compile(
+                    compiler=model.constraints, spec=spec, user_id=caller.user_id, param=answer.param
+                )
+                break
+            except InvalidRequest:
+                if index == len(answer.specs) - 1:
+                    raise
+        if compiled is None and answer.request.reasoning.max_tokens is None:
+            return None
+        return await self._in_pool(caller, lambda: answer.constraint(model, compiled))
+
     async def _constraint(
         self, model: ServedModel, request: OutputRequest, caller: Caller
     ) -> OutputConstraint | None:
@@ -181,6 +204,13 @@ class GenerationService:
             return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
         finally:
             self._prompt_turns.end()
+
+
+def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
+    """A completion is text and nothing else."""
+    return AnswerReader(
+        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+    )
 
 
 def _note_prompt(
