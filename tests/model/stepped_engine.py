@@ -8,6 +8,7 @@ from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
 from inference.domain.events import Event
+from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
@@ -56,6 +57,7 @@ class SteppedEngine:
         num_top_logprobs: int | None = None,
         namespace: str = "",
         signals: SignalRequest | None = None,
+        media: tuple[MediaRun, ...] = (),
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -70,6 +72,7 @@ class SteppedEngine:
             num_top_logprobs,
             cache_namespace=namespace,
             signals=signals,
+            media=media,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
