@@ -20,6 +20,11 @@ class MediaKind(Enum):
     AUDIO = "audio"
 
 
+class UnreadableMedia(Exception):
+    """A picture or a sound cannot be used, and why: the end of a sentence that begins with the part at
+    fault. It is told to the caller, by whoever knows which part that is."""
+
+
 @dataclass(frozen=True, slots=True)
 class MediaPart:
     """A part of a message, as the wire read it: bytes of a file (`data`), or where they are (`url`, of
@@ -101,7 +106,7 @@ class MediaProjector(Protocol):
 
     def lay_out(self, item: Picture | Sound) -> tuple[MediaPiece, ...]:
         """How many tokens it makes, without computing them. Thread-safe; takes milliseconds. Raises
-        InvalidRequest for what it cannot read, without a param."""
+        UnreadableMedia."""
         ...
 
     def encode(self, item: Picture | Sound) -> tuple[EmbeddingRows, ...]:

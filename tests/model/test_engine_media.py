@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inference.domain.errors import InvalidRequest, ServiceUnavailable
+from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Finished, Started
-from inference.domain.media import MediaKind, Picture, Sound
+from inference.domain.media import MediaKind, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import MediaRun
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaProjector
@@ -125,7 +125,7 @@ def test_what_is_not_what_it_says_is_never_handed_on(projector: LlamaProjector) 
         with pytest.raises(ValueError, match="has"):
             projector.lay_out(wrong)
     for sound in (Sound(b"", 16000, b""), Sound(bytes(4), 16000, b""), Sound(bytes(6400), 16000, b"")):
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(UnreadableMedia):
             projector.lay_out(sound)
 
 

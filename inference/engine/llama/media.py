@@ -18,8 +18,8 @@ import llama_cpp
 import numpy as np
 from llama_cpp import mtmd_cpp
 
-from inference.domain.errors import GenerationFailed, InvalidRequest
-from inference.domain.media import MediaKind, MediaPiece, Picture, Sound
+from inference.domain.errors import GenerationFailed
+from inference.domain.media import MediaKind, MediaPiece, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import media_token_ids
 from inference.engine.config import EngineConfig
 from inference.engine.llama.library import log_callback
@@ -34,7 +34,7 @@ _TEXT = mtmd_cpp.MTMD_INPUT_CHUNK_TYPE_TEXT
 _UINT8_P = ctypes.POINTER(ctypes.c_uint8)
 _FLOAT_P = ctypes.POINTER(ctypes.c_float)
 
-UNREADABLE = "this model's projector cannot read it"
+UNREADABLE = "the model cannot read it"
 
 
 class LlamaProjector:
@@ -102,7 +102,7 @@ class LlamaProjector:
             return MediaPiece(tuple(ids[: count.value]) if ids else ())
         is_causal = not mtmd_cpp.mtmd_decode_use_non_causal(self._pointer, chunk)
         if not is_causal and num_tokens > self._max_tokens_at_once:
-            raise InvalidRequest(
+            raise UnreadableMedia(
                 f"it takes {num_tokens} tokens that must be computed at once, and this service computes "
                 f"{self._max_tokens_at_once}"
             )
@@ -135,7 +135,7 @@ class LlamaProjector:
             chunks = mtmd_cpp.mtmd_input_chunks_init()
             try:
                 if self._tokenize(item, chunks) != 0:
-                    raise InvalidRequest(UNREADABLE)
+                    raise UnreadableMedia(UNREADABLE)
                 count: int = mtmd_cpp.mtmd_input_chunks_size(chunks)
                 yield [mtmd_cpp.mtmd_input_chunks_get(chunks, index) for index in range(count)]
             finally:
@@ -170,7 +170,7 @@ def _make_bitmap(item: Picture | Sound) -> Any:
     else:
         samples = np.frombuffer(item.samples, dtype=np.float32)
         if len(samples) < 2:  # libmtmd ends the process where there is one
-            raise InvalidRequest(UNREADABLE)
+            raise UnreadableMedia(UNREADABLE)
         bitmap = mtmd_cpp.mtmd_bitmap_init_from_audio(len(samples), samples.ctypes.data_as(_FLOAT_P))
     if not bitmap:
         raise MemoryError("libmtmd cannot hold a picture or a sound")
