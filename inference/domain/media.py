@@ -7,8 +7,8 @@ KV cell, and an id, a made-up one (media_run.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -25,16 +25,23 @@ class UnreadableMedia(Exception):
     fault. It is told to the caller, by whoever knows which part that is."""
 
 
+def new_mark() -> str:
+    """What stands in a text for a part that is no text: 128 random bits, so that nobody can write it, in
+    lower-case letters and digits, so that no filter of a template (trim, tojson, lower) changes it."""
+    return f"z{secrets.token_hex(16)}"
+
+
 @dataclass(frozen=True, slots=True)
 class MediaPart:
     """A part of a message, as the wire read it: bytes of a file (`data`), or where they are (`url`, of
-    http or https). All of it is the caller's and is never trusted. `param` names it in errors, like
-    "messages[0].content[1]"."""
+    http or https). Both are the caller's and never trusted. `param` names it in errors, like
+    "messages[0].content[1]"; `mark` stands for it in the message's text."""
 
     kind: MediaKind
     param: str
     data: bytes | None = None
     url: str | None = None
+    mark: str = field(default_factory=new_mark)
 
     def __repr__(self) -> str:
         # Neither pictures nor addresses belong into a log.
@@ -117,8 +124,3 @@ class MediaProjector(Protocol):
     def close(self) -> None:
         """Free it, once nobody uses it any more. Later calls do nothing."""
         ...
-
-
-def num_tokens(pieces: Sequence[MediaPiece]) -> int:
-    """Of everything that stands for one picture or sound."""
-    return sum([len(piece.token_ids) for piece in pieces])

@@ -14,11 +14,13 @@ _SIGN = -0x8000_0000
 @dataclass(frozen=True, slots=True, eq=False)
 class MediaRun:
     """The tokens of a prompt from `start` on, as many as there are `embeddings`, are not looked up but
-    given. Without `is_causal` they are computed in one batch or not at all."""
+    given. Without `is_causal` they are computed in one batch or not at all. `owner` is what counts the
+    memory of the embeddings, and lives as long as the run does."""
 
     start: int
     embeddings: EmbeddingRows
     is_causal: bool = True
+    owner: object = None
 
     @property
     def num_tokens(self) -> int:
@@ -30,6 +32,16 @@ class MediaRun:
 
     def __repr__(self) -> str:
         return f"<MediaRun [{self.start}, {self.end})>"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPlace:
+    """From `start` on, a prompt has the rows of embedded piece `index` of the part with this `mark`."""
+
+    start: int
+    mark: str
+    index: int
+    is_causal: bool = True
 
 
 def media_token_ids(digest: bytes, index: int, count: int) -> tuple[int, ...]:

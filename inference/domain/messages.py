@@ -14,8 +14,8 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
     """`content` is the whole text of the turn: lists of parts are joined before they come here. None
-    is no content, which no template may render as a word. `parts` is the same with pictures and sounds
-    in their places, where there are any, and empty where there is text alone.
+    is no content, which no template may render as a word. Where a picture or a sound stands among the
+    text, there is the mark of one of `media`.
 
     `developer` is kept apart from `system` so that policies see what the caller wrote; the chat
     template gets `system` for both. `tool_calls` and `reasoning` are an assistant's, `tool_call_id`
@@ -28,4 +28,4 @@ class ChatMessage:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     reasoning: str | None = None
-    parts: tuple[str | MediaPart, ...] = ()
+    media: tuple[MediaPart, ...] = ()
