@@ -27,16 +27,15 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_defaults import ChatDefaults
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_size import conversation_bytes, text_bytes
 from inference.services.prompt_turns import PromptTurns
 from inference.streaming.lifecycle import RequestLifecycle
 
 T = TypeVar("T")
-
-# What a chat template may write around one message, for an estimate that leans to the large side.
-TEMPLATE_BYTES = 256
 
 
 class GenerationService:
@@ -44,7 +43,7 @@ class GenerationService:
     cancelled at any time: then nothing of it waits, holds or runs.
 
     `num_prompt_threads` are those of `prompt_pool`. `has_shared_prefixes`: users may hit on each other's
-    prompts in the prefix cache.
+    prompts in the prefix cache. `chat_defaults` fill what chats leave out.
     """
 
     def __init__(
@@ -55,25 +54,34 @@ class GenerationService:
         num_prompt_threads: int,
         entrance: Entrance,
         has_shared_prefixes: bool = False,
+        chat_defaults: ChatDefaults | None = None,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
         self._has_shared_prefixes = has_shared_prefixes
+        self._chat_defaults = chat_defaults or ChatDefaults()
 
     async def start_chat(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = sum(_num_bytes(message.content or "") + TEMPLATE_BYTES for message in request.messages)
+        request = self._chat_defaults.fill(request)
+        num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.messages, times))
-        _note_prompt(lifecycle, times, began_ts, num_messages=len(request.messages), num_tokens=len(prompt))
+        prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.conversation, times))
+        _note_prompt(
+            lifecycle,
+            times,
+            began_ts,
+            num_messages=len(request.messages),
+            num_tokens=len(prompt.token_ids),
+        )
         generation = self._generation(
-            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
+            model, prompt.token_ids, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
         await _reserve(generation, caller)
         return await self._entrance.enter(generation, model, request, caller, lifecycle)
@@ -83,7 +91,7 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
         prompt = await self._in_pool(caller, lambda: model.prompts.completion(request.prompt, times))
@@ -161,11 +169,6 @@ async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
         await caller.limit_gate.reserve(
             num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
         )
-
-
-def _num_bytes(text: str) -> int:
-    """Its length in UTF-8; ASCII, which Python knows at once, is not encoded for it."""
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:
