@@ -10,6 +10,7 @@ from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
+from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
@@ -142,6 +143,7 @@ class ScriptedEngine:
         )
         self.tokenizer = ByteTokenizer()
         self.backend = self
+        self.projector: MediaProjector | None = None
         self.is_alive = True
         self.play = play
         self.handles: list[ScriptedHandle] = []

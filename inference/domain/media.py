@@ -111,6 +111,11 @@ class MediaProjector(Protocol):
         """Samples a second of the sounds that it reads; 0 where it reads none."""
         ...
 
+    @property
+    def row_bytes(self) -> int:
+        """Memory of the embeddings that are one token."""
+        ...
+
     def lay_out(self, item: Picture | Sound) -> tuple[MediaPiece, ...]:
         """How many tokens it makes, without computing them. Thread-safe; takes milliseconds. Raises
         UnreadableMedia."""

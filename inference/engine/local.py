@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
+from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription, id_from_file_name
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.client import Admission, EngineClient
@@ -30,10 +32,12 @@ class LocalEngine:
         tokenizer: Tokenizer,
         thread: EngineThread,
         client: EngineClient,
+        projector: MediaProjector | None = None,
     ) -> None:
         self.description = description
         self.tokenizer = tokenizer
         self.backend = client
+        self.projector = projector
         self._thread = thread
 
     @property
@@ -57,23 +61,45 @@ class LocalEngine:
 
 
 class LocalEngineLoader:
-    """Loads `model_path` on a thread of its own. `model_id` is made from the file's name if empty."""
+    """Loads `model_path` on a thread of its own, and `projector_path` where the model is to read pictures
+    or sounds. `model_id` is made from the file's name if empty."""
 
-    def __init__(self, model_path: Path, *, model_id: str, config: EngineConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        model_path: Path,
+        *,
+        model_id: str,
+        config: EngineConfig,
+        clock: Clock,
+        projector_path: Path | None = None,
+    ) -> None:
         self._model_path = model_path
         self._model_id = model_id or id_from_file_name(model_path)
         self._config = config
         self._clock = clock
+        self._projector_path = projector_path
 
     async def load(self, admit: Callable[[int], Admission]) -> LocalEngine:
         """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
         cannot be made."""
         # Here and not above: the site is put together in processes that never load a model.
-        from inference.engine.llama import LlamaModel, LlamaRunner
+        from inference.engine.llama import LlamaModel, LlamaProjector, LlamaRunner
 
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
+        projector: LlamaProjector | None = None
+        if self._projector_path is not None:
+            try:
+                projector = await asyncio.to_thread(
+                    LlamaProjector.load, self._projector_path, model, self._config
+                )
+            except BaseException:
+                model.close()
+                raise
+        description = model.description(self._model_id)
+        if projector is not None:
+            description = replace(description, media_kinds=projector.kinds)
         admission = admit(self._config.num_cells)
         thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
         client = EngineClient(thread, admission)
         await client.start()
-        return LocalEngine(model.description(self._model_id), model.tokenizer, thread, client)
+        return LocalEngine(description, model.tokenizer, thread, client, projector)

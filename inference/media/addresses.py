@@ -42,7 +42,7 @@ class AllowedHosts:
     """An administrator's list: `images.example.com`, `*.example.com` (any name below it), `*` (any at
     all), each with `:port` where it is not that of the scheme."""
 
-    def __init__(self, rules: Iterable[str]) -> None:
+    def __init__(self, rules: Iterable[str] = ()) -> None:
         """Raises ValueError with one sentence that shows the rule at fault."""
         self._rules: set[tuple[str, int | None]] = set()
         for rule in rules:

@@ -28,6 +28,7 @@ from inference.domain.media import (
     Sound,
     UnreadableMedia,
 )
+from inference.domain.media_run import MediaPlace, MediaRun
 from inference.media.encoded import EncodedMedia, EncodedMediaCache, EncodedMediaStatistics
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
@@ -35,8 +36,10 @@ from inference.media.pictures import decode_picture
 from inference.media.sounds import decode_sound
 from inference.services.prompt_turns import PromptTurns
 
+# Files of all requests that are on their way at the same time.
+MAX_FETCHES = 16
+
 _NAMES = {MediaKind.IMAGE: "image", MediaKind.AUDIO: "audio"}
-_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,14 +72,12 @@ class MediaDesk:
         projector: MediaProjector | None,
         limits: MediaLimits,
         fetcher: MediaFetcher,
-        *,
-        embedding_width: int,
     ) -> None:
         self._projector = projector
         self._limits = limits
         self._fetcher = fetcher
-        self._embedding_width = embedding_width
         self._cache = EncodedMediaCache(limits.max_memory_bytes)
+        self._fetches = asyncio.Semaphore(MAX_FETCHES)
         self._turns = PromptTurns(max_at_once=1)
         self._encodings: set[asyncio.Task[EncodedMedia]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="media")
@@ -101,23 +102,34 @@ class MediaDesk:
     async def load(self, parts: Sequence[MediaPart]) -> tuple[MediaFile, ...]:
         """The bytes of each part, in their order. Raises InvalidRequest with the part as `param`."""
         self.check(parts)
+        if not parts:
+            return ()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._load(part)) for part in parts]
         outcomes = [task.result() for task in tasks]
+        files: list[MediaFile] = []
         for outcome in outcomes:
             if isinstance(outcome, InvalidRequest):
                 raise outcome
-        return tuple([outcome for outcome in outcomes if isinstance(outcome, MediaFile)])
+            files.append(outcome)
+            if sum([len(file.data) for file in files]) > self._limits.max_request_bytes:
+                most = self._limits.max_request_bytes
+                raise _refusal(outcome.part, f"with it, the request's files are larger than {most} bytes")
+        return tuple(files)
 
     async def _load(self, part: MediaPart) -> MediaFile | InvalidRequest:
         """A refusal is returned: a group of tasks would wrap it, and the first part's counts."""
         try:
-            data = await self._fetcher.fetch(part.url or "") if part.data is None else part.data
+            data = part.data if part.data is not None else await self._fetch(part.url or "")
         except UnreadableMedia as problem:
             return _refusal(part, str(problem))
         if len(data) > self._limits.max_bytes:
             return _refusal(part, f"it is larger than {self._limits.max_bytes} bytes")
         return MediaFile(part, data, hashlib.sha256(data).digest())
+
+    async def _fetch(self, url: str) -> bytes:
+        async with self._fetches:
+            return await self._fetcher.fetch(url)
 
     def lay_out(self, files: Sequence[MediaFile]) -> tuple[MediaItem, ...]:
         """What will stand for each file; decodes it, which takes up to a second. From any thread. Raises
@@ -141,10 +153,13 @@ class MediaDesk:
             return decode_picture(file.data, file.digest, self._limits)
         return decode_sound(file.data, file.digest, self._reader.sound_rate, self._limits)
 
-    async def encode(self, items: Sequence[MediaItem], *, user_id: int) -> tuple[EncodedMedia, ...]:
-        """The rows of each item. Raises ServerOverloaded where memory for them is short, and
-        GenerationFailed."""
-        return tuple([await self._encode(item, user_id) for item in items])
+    async def encode(
+        self, items: Sequence[MediaItem], places: Sequence[MediaPlace], *, user_id: int
+    ) -> tuple[MediaRun, ...]:
+        """The rows of each item, where they stand in the prompt. Raises ServerOverloaded where memory for
+        them is short, and GenerationFailed."""
+        encoded = {item.file.part.mark: await self._encode(item, user_id) for item in items}
+        return tuple([_run(encoded[place.mark], place) for place in places])
 
     async def _encode(self, item: MediaItem, user_id: int) -> EncodedMedia:
         digest = item.file.digest
@@ -180,10 +195,10 @@ class MediaDesk:
 
     def _num_bytes(self, item: MediaItem) -> int:
         num_rows = sum([len(piece.token_ids) for piece in item.pieces if piece.is_embedded])
-        return num_rows * self._embedding_width * _FLOAT_BYTES
+        return num_rows * self._reader.row_bytes
 
     def close(self) -> None:
-        """Take no more files; what is being encoded is finished. Frees the projector."""
+        """Take no more files; what is being encoded is finished, and waited for. Frees the projector."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._projector is not None:
             self._projector.close()
@@ -194,6 +209,10 @@ class MediaDesk:
 
     def __repr__(self) -> str:
         return f"<MediaDesk of {self._projector!r}, {self._cache!r}>"
+
+
+def _run(media: EncodedMedia, place: MediaPlace) -> MediaRun:
+    return MediaRun(place.start, media.rows[place.index], place.is_causal, owner=media)
 
 
 def _refusal(part: MediaPart, reason: str) -> InvalidRequest:

@@ -10,6 +10,7 @@ from inference.domain.errors import ModelNotFound
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
 from inference.prompting.prompt import PromptBuilder
+from inference.services.media_desk import MediaDesk
 
 MAX_SHOWN_ID = 100
 
@@ -22,6 +23,7 @@ class ServedModel:
     tokenizer: Tokenizer
     prompts: PromptBuilder
     backend: GenerationBackend
+    media: MediaDesk
 
 
 def canonical_id(model_id: str) -> str:

@@ -49,6 +49,7 @@ class LlamaProjector:
         self._model = model
         self._max_tokens_at_once = config.max_tokens_at_once
         self._width: int = llama_cpp.llama_model_n_embd_inp(model.pointer)
+        self.row_bytes = 4 * self._width
         self._lifetime = NativeLifetime(lambda: mtmd_cpp.mtmd_free(pointer))
         kinds = set()
         if mtmd_cpp.mtmd_support_vision(pointer):

@@ -12,7 +12,7 @@ import pytest
 
 from inference.domain.errors import GenerationFailed, InvalidRequest, ServerOverloaded
 from inference.domain.media import MediaKind, MediaPart, MediaPiece, Picture, Sound, UnreadableMedia
-from inference.domain.media_run import media_token_ids
+from inference.domain.media_run import MediaPlace, MediaRun, media_token_ids
 from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
@@ -26,6 +26,7 @@ class ScriptedProjector:
     """A picture is a token, a row for each column of pixels, and a token."""
 
     sound_rate = 16_000
+    row_bytes = WIDTH * 4
 
     def __init__(self) -> None:
         self.kinds = frozenset(MediaKind)
@@ -64,11 +65,12 @@ class Bench:
         self.projector = ScriptedProjector()
         self.limits = MediaLimits(**limits)  # type: ignore[arg-type]
         fetcher = MediaFetcher(AllowedHosts([]), self.limits)
-        self.desk = MediaDesk(self.projector, self.limits, fetcher, embedding_width=WIDTH)
+        self.desk = MediaDesk(self.projector, self.limits, fetcher)
 
-    async def read(self, *parts: MediaPart, user_id: int = 1):
+    async def read(self, *parts: MediaPart, user_id: int = 1) -> tuple[MediaRun, ...]:
         items = self.desk.lay_out(await self.desk.load(parts))
-        return await self.desk.encode(items, user_id=user_id)
+        places = [MediaPlace(index, item.file.part.mark, 0) for index, item in enumerate(items)]
+        return await self.desk.encode(items, places, user_id=user_id)
 
 
 @pytest.fixture
@@ -83,15 +85,19 @@ async def bench() -> AsyncIterator[Bench]:
 
 async def test_each_part_becomes_its_rows(bench: Bench) -> None:
     sound = MediaPart(MediaKind.AUDIO, "x", data=wave_file(np.zeros(100, "<i2")))
-    encoded = await bench.read(part(20), part(30), sound)
-    assert [[len(rows) for rows in one.rows] for one in encoded] == [[20], [30], [3]]
+    runs = await bench.read(part(20), part(30), sound)
+    assert [(run.start, run.num_tokens, run.is_causal) for run in runs] == [
+        (0, 20, True),
+        (1, 30, True),
+        (2, 3, True),
+    ]
     assert all(name.startswith("media") for name in bench.projector.threads)
 
 
 async def test_the_same_file_is_encoded_once(bench: Bench) -> None:
     first, same = await bench.read(part(20), part(20, at=1))
     (again,) = await bench.read(part(20))
-    assert first is same is again
+    assert first.owner is same.owner is again.owner
     assert len(bench.projector.encoded) == 1
 
 
@@ -191,7 +197,7 @@ async def test_a_refusal_names_the_part(wrong: MediaPart, reason: str) -> None:
 
 async def test_a_model_of_text_refuses_every_part() -> None:
     limits = MediaLimits()
-    desk = MediaDesk(None, limits, MediaFetcher(AllowedHosts([]), limits), embedding_width=0)
+    desk = MediaDesk(None, limits, MediaFetcher(AllowedHosts([]), limits))
     assert not desk.kinds
     with pytest.raises(InvalidRequest, match="takes text only, not image parts") as caught:
         await desk.load([part()])
@@ -204,6 +210,15 @@ async def test_a_model_that_only_sees_says_so(bench: Bench) -> None:
     bench.projector.kinds = frozenset({MediaKind.IMAGE})
     with pytest.raises(InvalidRequest, match="takes image and text only, not audio parts"):
         await bench.read(MediaPart(MediaKind.AUDIO, "x", data=b""))
+
+
+async def test_files_of_a_request_are_bounded_together() -> None:
+    size = len(picture_file(20))
+    bench = Bench(max_request_bytes=2 * size + 5)
+    with pytest.raises(InvalidRequest, match="the request's files") as caught:
+        await bench.read(part(), part(at=1), part(at=2))
+    assert caught.value.param == "messages[0].content[2]"
+    bench.desk.close()
 
 
 async def test_too_many_parts_are_refused_before_any_is_read() -> None:
