@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
@@ -19,6 +20,9 @@ from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
+
+if TYPE_CHECKING:
+    from inference.engine.llama import LlamaModel
 
 STOP_PATIENCE_S = 20.0
 
@@ -83,15 +87,13 @@ class LocalEngineLoader:
         """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
         cannot be made."""
         # Here and not above: the site is put together in processes that never load a model.
-        from inference.engine.llama import LlamaModel, LlamaProjector, LlamaRunner
+        from inference.engine.llama import LlamaModel, LlamaRunner
 
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
-        projector: LlamaProjector | None = None
+        projector: MediaProjector | None = None
         if self._projector_path is not None:
             try:
-                projector = await asyncio.to_thread(
-                    LlamaProjector.load, self._projector_path, model, self._config
-                )
+                projector = await asyncio.to_thread(self._load_projector, model)
             except BaseException:
                 model.close()
                 raise
@@ -103,3 +105,11 @@ class LocalEngineLoader:
         client = EngineClient(thread, admission)
         await client.start()
         return LocalEngine(description, model.tokenizer, thread, client, projector)
+
+    def _load_projector(self, model: LlamaModel) -> MediaProjector:
+        from inference.engine.llama import LlamaProjector
+        from inference.engine.llama.projector_trial import try_projector
+
+        assert self._projector_path is not None
+        try_projector(self._projector_path, self._model_path, self._config)
+        return LlamaProjector.load(self._projector_path, model, self._config)

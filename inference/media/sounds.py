@@ -19,6 +19,7 @@ _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _NOT_WAV = "it is not a WAV file of PCM or float samples"
 MAX_CHANNELS = 8
 MIN_RATE, MAX_RATE = 1_000, 384_000
+MIN_SOUND_S = 0.2
 # Half the width of the low-pass filter, in samples of the slower rate.
 _FILTER_LOBES = 16
 
@@ -45,13 +46,16 @@ def decode_sound(data: bytes, digest: bytes, rate: int, limits: MediaLimits) -> 
     num_frames = len(body) // shape.frame_bytes
     if num_frames > limits.max_sound_s * shape.rate:
         raise UnreadableMedia(f"it is longer than {limits.max_sound_s:g} s")
-    if num_frames < 2:
+    if not num_frames:
         raise UnreadableMedia("there is nothing to be heard in it")
     # A file of floats may hold anything, also what is no number.
     with np.errstate(all="ignore"):
         samples = _numbers(shape, body[: num_frames * shape.frame_bytes])
         channels = np.clip(np.nan_to_num(samples), -1, 1).reshape(num_frames, shape.num_channels)
-    heard = resample(channels.mean(axis=1, dtype=np.float32), shape.rate, rate)
+    mixed = channels.mean(axis=1, dtype=np.float32)
+    # Some encoders look a window ahead, and llama.cpp ends the process where there is none.
+    silence = max(0, int(MIN_SOUND_S * shape.rate) - num_frames)
+    heard = resample(np.pad(mixed, (0, silence)), shape.rate, rate)
     return Sound(np.clip(heard, -1, 1).astype(np.float32).tobytes(), rate, digest)
 
 

@@ -16,10 +16,16 @@ from inference.domain.media import MediaKind, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import MediaRun
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaProjector
+from inference.engine.llama.projector_trial import try_projector
 from inference.engine.load_error import ModelLoadError
 from tests.model.test_engine_batching import F32_NOISE
 from tests.model.test_engine_batching import distance as distance_of_all
-from tests.model.tiny_media_model import NUM_TOKENS, write_tiny_projector
+from tests.model.tiny_media_model import (
+    NUM_SOUND_TOKENS,
+    NUM_TOKENS,
+    write_tiny_projector,
+    write_tiny_sound_projector,
+)
 from tests.model.watched_engine import WatchedEngine
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
@@ -263,6 +269,40 @@ def test_files_that_are_no_projector_of_this_model(
     for path in (tmp_path / "absent.gguf", tmp_path, text, wide, tiny_model_path):
         with pytest.raises(ModelLoadError, match=path.name):
             LlamaProjector.load(path, tiny_model, config())
+
+
+def test_sounds_are_read_in_stretches(tiny_model: LlamaModel, tmp_path: Path) -> None:
+    path = write_tiny_sound_projector(tmp_path / "sound.gguf")
+    loaded = LlamaProjector.load(path, tiny_model, config())
+    assert (loaded.kinds, loaded.sound_rate) == ({MediaKind.AUDIO}, 16_000)
+    random = np.random.default_rng(3)
+    for seconds, num_stretches in ((0.01, 1), (1, 1), (31, 2)):
+        noise = random.standard_normal(int(seconds * 16_000)).astype(np.float32) * 0.1
+        sound = Sound(noise.tobytes(), 16_000, hashlib.sha256(noise.tobytes()).digest())
+        pieces, rows = loaded.lay_out(sound), loaded.encode(sound)
+        assert [len(piece.token_ids) for piece in pieces] == [NUM_SOUND_TOKENS] * num_stretches
+        assert [one.shape for one in rows] == [(NUM_SOUND_TOKENS, 64)] * num_stretches
+        assert len({piece.token_ids for piece in pieces}) == num_stretches
+    with pytest.raises(UnreadableMedia):
+        loaded.lay_out(picture("a"))
+    loaded.close()
+
+
+def test_a_projector_is_tried_before_it_is_trusted(
+    tiny_model_path: Path, tiny_projector_path: Path, tmp_path: Path
+) -> None:
+    try_projector(tiny_projector_path, tiny_model_path, config())
+    try_projector(write_tiny_sound_projector(tmp_path / "sound.gguf"), tiny_model_path, config())
+    # Without a tensor libmtmd reads address 0; with a shape that it does not expect, it gives up later.
+    crippled = write_tiny_projector(tmp_path / "crippled.gguf", without=("mm.2.bias",))
+    uneven = write_tiny_sound_projector(tmp_path / "uneven.gguf", stack_factor=8)
+    for path in (crippled, uneven):
+        with pytest.raises(ModelLoadError, match=rf"{path.name} ends the process .*SIG(SEGV|ABRT)"):
+            try_projector(path, tiny_model_path, config())
+    wide = write_tiny_projector(tmp_path / "wide.gguf", text_width=96)
+    for path in (tmp_path / "absent.gguf", wide):
+        with pytest.raises(ModelLoadError, match=f"{path.name}.*"):
+            try_projector(path, tiny_model_path, config())
 
 
 def test_a_closed_projector_says_so(tiny_model: LlamaModel, tiny_projector_path: Path) -> None:

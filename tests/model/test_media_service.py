@@ -20,8 +20,13 @@ from inference.services.media_desk import MediaDesk
 from tests.asgi import Exchange
 from tests.model.mixed_requests import MixedRequest
 from tests.model.mixed_service import PATIENCE_S, MixedService
-from tests.model.tiny_media_model import NUM_TOKENS, write_tiny_projector
-from tests.unit.media.files import animation_file, picture_file, png_bomb
+from tests.model.tiny_media_model import (
+    NUM_SOUND_TOKENS,
+    NUM_TOKENS,
+    write_tiny_projector,
+    write_tiny_sound_projector,
+)
+from tests.unit.media.files import animation_file, picture_file, png_bomb, wave_file
 
 CONFIG = EngineConfig(
     num_lanes=4,
@@ -254,6 +259,23 @@ async def test_without_a_projector_the_part_is_named(tiny_model_path: Path) -> N
         assert (status, answer["error"]["param"]) == (400, "messages[0].content[1]")
         assert "takes text only, not image parts" in answer["error"]["message"]
         assert (await service.answer(QUESTION))[0] == 200
+
+
+async def test_an_answer_about_a_sound_counts_it(tiny_model_path: Path, tmp_path: Path) -> None:
+    projector_path = write_tiny_sound_projector(tmp_path / "sound.gguf")
+    tone = (np.sin(np.arange(8_000) / 10) * 2**14).astype("<i2")
+    data = base64.b64encode(wave_file(tone, rate=8_000)).decode()
+    part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+    async with LookingService(tiny_model_path, projector_path) as service:
+        _, none = await service.answer(QUESTION)
+        status, one = await service.answer(QUESTION, part)
+        assert status == 200
+        more = one["usage"]["prompt_tokens"] - none["usage"]["prompt_tokens"]
+        assert more == NUM_SOUND_TOKENS + 1
+        status, answer = await service.answer(QUESTION, shown(RED))
+        assert (status, answer["error"]["param"]) == (400, "messages[0].content[1]")
+        await service.until_gone()
+        service.check()
 
 
 async def test_many_at_once_with_troubles_lose_nothing(service: LookingService) -> None:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import llama_cpp
 import numpy as np
@@ -24,7 +24,6 @@ from inference.domain.media_run import media_token_ids
 from inference.engine.config import EngineConfig
 from inference.engine.llama.library import log_callback
 from inference.engine.llama.lifetime import NativeLifetime
-from inference.engine.llama.model import LlamaModel
 from inference.engine.load_error import ModelLoadError
 from inference.engine.sequence import EmbeddingArray
 
@@ -37,13 +36,26 @@ _FLOAT_P = ctypes.POINTER(ctypes.c_float)
 UNREADABLE = "the model cannot read it"
 
 
+class ProjectedModel(Protocol):
+    """What a projector needs of the model that it reads for; LlamaModel has it."""
+
+    @property
+    def pointer(self) -> Any: ...
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def lifetime(self) -> NativeLifetime: ...
+
+
 class LlamaProjector:
     """Implements domain.media.MediaProjector; owns a `mtmd_context`.
 
     `lay_out` is for any thread: what it calls only reads. `encode` has one buffer for its results.
     """
 
-    def __init__(self, pointer: Any, path: Path, model: LlamaModel, config: EngineConfig) -> None:
+    def __init__(self, pointer: Any, path: Path, model: ProjectedModel, config: EngineConfig) -> None:
         self._pointer = pointer
         self._path = path
         self._model = model
@@ -60,8 +72,9 @@ class LlamaProjector:
         self.sound_rate = max(0, mtmd_cpp.mtmd_get_audio_sample_rate(pointer))
 
     @classmethod
-    def load(cls, path: Path, model: LlamaModel, config: EngineConfig) -> LlamaProjector:
-        """Read the file; takes up to seconds. Raises ModelLoadError: no such file, one that does not fit
+    def load(cls, path: Path, model: ProjectedModel, config: EngineConfig) -> LlamaProjector:
+        """Read the file; takes up to seconds. A damaged one may end the process (projector_trial.py knows
+        before). Raises ModelLoadError: no such file, one that does not fit
         the model, or a model whose positions are of a kind that is not supported here."""
         try:
             with path.open("rb") as file:
@@ -158,7 +171,7 @@ class LlamaProjector:
 
     def __repr__(self) -> str:
         kinds = ", ".join(sorted(kind.value for kind in self.kinds))
-        return f"<LlamaProjector {self._path.name} ({kinds}) for {self._model!r}>"
+        return f"<LlamaProjector {self._path.name} ({kinds}) for {self._model.path.name}>"
 
 
 def _make_bitmap(item: Picture | Sound) -> Any:

@@ -74,6 +74,14 @@ def test_what_is_no_number_is_silence() -> None:
     assert np.abs(samples).max() <= 1
 
 
+@pytest.mark.parametrize("num_samples", [1, 2, 100])
+def test_a_click_is_followed_by_silence(num_samples: int) -> None:
+    sound = decode_sound(wave_file(np.full(num_samples, 2**14, "<i2")), b"", 16_000, LIMITS)
+    assert len(samples_of(sound)) == 3200
+    assert samples_of(sound)[0] == 0.5
+    assert not samples_of(sound)[num_samples:].any()
+
+
 def test_what_is_too_long_is_refused() -> None:
     with pytest.raises(UnreadableMedia, match="longer than 2 s"):
         decode_sound(wave_file(np.zeros(32_001, "<i2")), b"", 16_000, LIMITS)
@@ -101,7 +109,6 @@ GOOD = wave_file(np.zeros(100, "<i2"))
         wave_file(np.zeros(100, "<i2"), num_channels=60_000),
         wave_file(np.zeros(100, "<f2"), kind=3),
         wave_file(np.zeros(0, "<i2")),
-        wave_file(np.zeros(1, "<i2")),
         b"RIFF\0\0\0\0WAVE" + b"abcd\xff\xff\xff\xff" * 10,
         b"RIFF\0\0\0\0WAVE" + b"abcd\0\0\0\0" * 10,
     ],
@@ -112,5 +119,5 @@ def test_what_cannot_be_read_is_refused(data: bytes) -> None:
 
 
 def test_what_is_cut_off_ends_there() -> None:
-    sound = decode_sound(wave_file(np.zeros(1000, "<i2"))[:-501], b"", 16_000, LIMITS)
-    assert len(samples_of(sound)) == 749
+    sound = decode_sound(wave_file(np.zeros(4000, "<i2"))[:-501], b"", 16_000, LIMITS)
+    assert len(samples_of(sound)) == 3749
