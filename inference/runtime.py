@@ -26,6 +26,7 @@ from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
+from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.rejection_reason import RejectionReason
@@ -34,6 +35,9 @@ from inference.domain.tokenizer import Tokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Watchdog
+from inference.media.addresses import AllowedHosts
+from inference.media.fetching import MediaFetcher
+from inference.media.limits import MediaLimits
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
@@ -43,6 +47,7 @@ from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
+from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import SessionRegistry, SessionStatistics
@@ -89,6 +94,8 @@ class RuntimeSettings:
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
     chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
+    media_limits: MediaLimits = field(default_factory=MediaLimits)
+    media_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
 
 
@@ -120,6 +127,9 @@ class Engine(Protocol):
 
     @property
     def constraints(self) -> ConstraintCompiler: ...
+
+    @property
+    def projector(self) -> MediaProjector | None: ...
 
     @property
     def is_alive(self) -> bool: ...
@@ -231,8 +241,10 @@ class Runtime:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
             return
+        limits = self.settings.media_limits
+        media = MediaDesk(self.engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
         self.catalog.add(
-            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints)
+            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints, media)
         )
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
@@ -279,6 +291,8 @@ class Runtime:
             await asyncio.wait([self._loading])
         if self.engine is not None:
             await self.engine.stop()
+        for model in self.catalog.models():
+            await asyncio.to_thread(model.media.close)
         self._prompt_pool.shutdown(wait=False, cancel_futures=True)
         self._constraints.close()
         self.state = RuntimeState.STOPPED

@@ -1,8 +1,8 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
-    validated request → served model → prompt text and token ids (on a small thread pool, since
-    rendering and tokenizing hold the event loop too long) → constraint → max_tokens → limits → entrance →
-    GenerationStream
+    validated request → served model → files of pictures and sounds → prompt text and token ids (on a
+    small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
+    max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
 """
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TypeVar
 
+from inference.domain.chat_prompt import ChatPrompt
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
@@ -34,6 +36,7 @@ from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
+from inference.services.media_desk import MediaFile, MediaItem
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_size import conversation_bytes, text_bytes
 from inference.services.prompt_turns import PromptTurns
@@ -74,11 +77,14 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
+        parts = [part for message in request.messages for part in message.media]
+        model.media.check(parts)
         request = self._chat_defaults.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.conversation, times))
+        files = await model.media.load(parts)
+        prompt, items = await self._in_pool(caller, lambda: _chat_prompt(model, request, files, times))
         _note_prompt(
             lifecycle,
             times,
@@ -98,6 +104,9 @@ class GenerationService:
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
+        if items:
+            runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
+            generation = replace(generation, media=runs)
         reader = answer.reader(model)
         return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
@@ -211,6 +220,14 @@ def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
     return AnswerReader(
         model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
     )
+
+
+def _chat_prompt(
+    model: ServedModel, request: ChatRequest, files: Sequence[MediaFile], times: PromptTimes
+) -> tuple[ChatPrompt, tuple[MediaItem, ...]]:
+    items = model.media.lay_out(files)
+    media = {item.file.part.mark: item.pieces for item in items}
+    return model.prompts.chat(request.conversation, times, media=media), items
 
 
 def _note_prompt(
