@@ -64,10 +64,10 @@ class TaggedText:
     """Text in which a trigger opens a tag and nothing else, up to the model's end.
 
     The `begin` of each tag starts with one of `triggers`. `has_free_text` allows text before the first
-    tag, and with `has_later_text` also between and behind tags; without free text the answer is made
-    of tags alone. At least `min_tags` and at most `max_tags` (None: any number) tags, which stand
-    behind each other with `separator` between them where no free text does. `prefix` and `suffix`
-    frame all of the tags together; they are for answers without free text.
+    tag, and with `has_later_text` also between and behind tags, but not behind the last of `max_tags`;
+    without free text the answer is made of tags alone. At least `min_tags` and at most `max_tags` (None:
+    any number) tags, which stand behind each other with `separator` between them where no free text
+    does. `prefix` and `suffix` frame all of the tags together; they are for answers without free text.
     """
 
     tags: tuple[Tag, ...]

@@ -192,7 +192,7 @@ def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintStat
             constraint.advance(token_id)
         return token_id
     except BaseException as problem:  # a panic of the native library is no Exception
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return NOTHING_DRAWN
 
 
@@ -201,7 +201,7 @@ def _mask(logits: LogitsArray, constraint: ConstraintState) -> bool:
     try:
         logits[~constraint.mask()] = -math.inf
     except BaseException as problem:
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return False
     return True
 

@@ -60,7 +60,6 @@ class TaggedTextRules:
             if not any(tag.begin.startswith(trigger) for trigger in spec.triggers if trigger):
                 raise ConstraintRefused("A tag begins with none of the triggers.")
         controls: set[int] = set()
-        texts: list[str] = []
         after_text: list[str] = []
         at_once: list[str] = []
         for index, trigger in enumerate(spec.triggers):
@@ -74,7 +73,6 @@ class TaggedTextRules:
                 controls.add(pieces[0])
                 after_text.append(f"TEXT {self._fixed(trigger)} tagged{index}")
             elif len(pieces) == 1:
-                texts.append(trigger)
                 self._rules.append(f"trigger{index}[lazy]: TEXT {json.dumps(trigger)}")
                 after_text.append(f"trigger{index} tagged{index}")
             else:
@@ -85,16 +83,25 @@ class TaggedTextRules:
         before = f"(TEXT <[{_ranges(allowed)}]>)*" if allowed else ""
         self._rules += [
             f"TEXT: {_ANY_TEXT}",
-            "REST: " + " & ".join([_ANY_TEXT, *(f"~/(?s:.*{_literal(text)}.*)/" for text in texts)]),
-            f"rest: {before} REST",
+            f"rest: {before} TEXT",
             f"first: {' | '.join(f'{before} {tag}' for tag in after_text)}",
         ]
         if spec.has_later_text:
-            at_most = "" if spec.max_tags is None else str(spec.max_tags)
-            return f"first{{{spec.min_tags},{at_most}}} rest"
+            return self._with_later_text(spec)
         self._rules.append(f"next: {' | '.join(at_once)}")
         chain = self._chain("first", "next", spec)
         return chain if spec.min_tags else f"{chain} | rest"
+
+    def _with_later_text(self, spec: TaggedText) -> str:
+        """Where no tag is left to come, text could hold a trigger: nothing follows the last of `max_tags`."""
+        if spec.max_tags is None:
+            return f"first{{{spec.min_tags},}} rest"
+        last = " ".join(["first"] * spec.max_tags) if spec.max_tags < 3 else f"first{{{spec.max_tags}}}"
+        if spec.min_tags == spec.max_tags:
+            return last
+        if spec.max_tags == 1:
+            return f"rest | {last}"
+        return f"first{{{spec.min_tags},{spec.max_tags - 1}}} rest | {last}"
 
     def _chain(self, first: str, following: str, spec: TaggedText) -> str:
         if spec.max_tags == 1:
@@ -154,8 +161,3 @@ def _ranges(token_ids: set[int]) -> str:
         else:
             runs.append([token_id, token_id])
     return ",".join(f"{begin}-{end}" if begin < end else str(begin) for begin, end in runs)
-
-
-def _literal(text: str) -> str:
-    """A text inside a regular expression between slashes."""
-    return regex_to_lark("".join(c if c.isalnum() else f"\\x{{{ord(c):x}}}" for c in text))
