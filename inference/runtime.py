@@ -40,6 +40,8 @@ from inference.prompting.prompt import PromptBuilder
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_pool import PromptPool
+from inference.services.tokenization import TokenizationService
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import SessionRegistry, SessionStatistics
 
@@ -184,13 +186,14 @@ class Runtime:
         self._broker_probe = broker_probe
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
+        prompt_pool = PromptPool(self._prompt_pool, num_threads=PROMPT_THREADS)
         self._generation = GenerationService(
             catalog=self.catalog,
-            prompt_pool=self._prompt_pool,
-            num_prompt_threads=PROMPT_THREADS,
+            prompt_pool=prompt_pool,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             has_shared_prefixes=settings.has_shared_prefixes,
         )
+        self._tokenization = TokenizationService(catalog=self.catalog, prompt_pool=prompt_pool)
         self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
         self._loading: asyncio.Task[None] | None = None
@@ -273,6 +276,12 @@ class Runtime:
         """The service; raises ServiceUnavailable while nothing can be generated."""
         self.check_ready()
         return self._generation
+
+    @property
+    def tokenization(self) -> TokenizationService:
+        """Raises ServiceUnavailable while no model is there."""
+        self.check_ready()
+        return self._tokenization
 
     def check_ready(self) -> None:
         """Raises ServiceUnavailable while nothing can be generated."""

@@ -15,7 +15,7 @@ from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
-from inference.api.http import HttpRequest
+from inference.api.http import HttpRequest, ignored_headers
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import FinishReason, Usage
@@ -71,9 +71,7 @@ class Question:
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
-        names = self.request.ignored_parameters
-        return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
+        return ignored_headers(self.request.ignored_parameters)
 
 
 class FrameWriter:

@@ -43,6 +43,11 @@ class HttpRequest:
         return shown if len(self.path) <= MAX_SHOWN_PATH else shown + "…"
 
 
+def ignored_headers(names: tuple[str, ...]) -> tuple[Header, ...]:
+    """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
+    return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
+
+
 class HttpResponder:
     """Writes one answer: whole, or a stream of frames. Every answer carries x-request-id.
 

@@ -8,6 +8,7 @@ within 2 of zero); those of parameters that OpenAI lacks are llama.cpp's.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from typing import Any
@@ -54,7 +55,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     """
     fields = Fields(parse_object(body))
     ignored: list[str] = []
-    model = _model(fields)
+    model = read_model(fields)
     messages = parse_messages(fields, ignored)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
@@ -73,7 +74,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
 def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionRequest:
     """Read the body of POST /v1/completions; errors and `strict_fields` as for chat."""
     fields = Fields(parse_object(body))
-    model = _model(fields)
+    model = read_model(fields)
     prompt = parse_prompt(fields)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
@@ -88,7 +89,8 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     return CompletionRequest(prompt=prompt, **_members(shared))
 
 
-def _model(fields: Fields) -> str:
+def read_model(fields: Fields) -> str:
+    """The field `model`, which must be there."""
     model = fields.string("model", max_chars=MAX_MODEL_CHARS, is_label=True)
     if model is None:
         raise fields.missing("model")
@@ -127,12 +129,16 @@ def _output(
         prompt_cache_retention=fields.choice("prompt_cache_retention", CACHE_RETENTIONS),
     )
     ignored.extend(fields.unknown())
-    if not ignored:
-        return request
-    names = tuple(dict.fromkeys(_header_name(name) for name in ignored))
-    if strict_fields:
-        raise InvalidRequest(f"Unknown parameter: '{names[0]}'.", param=names[0], code="unknown_parameter")
-    return replace(request, ignored_parameters=names[:MAX_IGNORED])
+    return replace(request, ignored_parameters=check_ignored(ignored, strict_fields=strict_fields))
+
+
+def check_ignored(names: Sequence[str], *, strict_fields: bool) -> tuple[str, ...]:
+    """Names of fields that nobody defines, as they may stand in a header: each once, and not too many.
+    With `strict_fields` the first of them is refused."""
+    shown = tuple(dict.fromkeys(_header_name(name) for name in names))
+    if shown and strict_fields:
+        raise InvalidRequest(f"Unknown parameter: '{shown[0]}'.", param=shown[0], code="unknown_parameter")
+    return shown[:MAX_IGNORED]
 
 
 def _members(shared: OutputRequest) -> dict[str, Any]:

@@ -9,11 +9,7 @@ The story is told here once for chat and completions, streamed or whole; the doo
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TypeVar
 
 from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
@@ -30,10 +26,8 @@ from inference.services.caller import Caller
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
-from inference.services.prompt_turns import PromptTurns
+from inference.services.prompt_pool import PromptPool
 from inference.streaming.lifecycle import RequestLifecycle
-
-T = TypeVar("T")
 
 # What a chat template may write around one message, for an estimate that leans to the large side.
 TEMPLATE_BYTES = 256
@@ -43,22 +37,19 @@ class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
     cancelled at any time: then nothing of it waits, holds or runs.
 
-    `num_prompt_threads` are those of `prompt_pool`. `has_shared_prefixes`: users may hit on each other's
-    prompts in the prefix cache.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
     """
 
     def __init__(
         self,
         *,
         catalog: ModelCatalog,
-        prompt_pool: Executor,
-        num_prompt_threads: int,
+        prompt_pool: PromptPool,
         entrance: Entrance,
         has_shared_prefixes: bool = False,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
-        self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
         self._has_shared_prefixes = has_shared_prefixes
 
@@ -70,7 +61,9 @@ class GenerationService:
         num_bytes = sum(_num_bytes(message.content or "") + TEMPLATE_BYTES for message in request.messages)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.messages, times))
+        prompt = await self._prompt_pool.run(
+            caller.user_id, lambda: model.prompts.chat(request.messages, times)
+        )
         _note_prompt(lifecycle, times, began_ts, num_messages=len(request.messages), num_tokens=len(prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
@@ -86,7 +79,9 @@ class GenerationService:
         num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.completion(request.prompt, times))
+        prompt = await self._prompt_pool.run(
+            caller.user_id, lambda: model.prompts.completion(request.prompt, times)
+        )
         _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
         generation = self._generation(
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
@@ -134,13 +129,6 @@ class GenerationService:
             user_id=caller.user_id,
             priority=caller.priority,
         )
-
-    async def _in_pool(self, caller: Caller, work: Callable[[], T]) -> T:
-        await self._prompt_turns.take(caller.user_id)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
-        finally:
-            self._prompt_turns.end()
 
 
 def _note_prompt(
