@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from inference.domain.errors import SkippyError
-from inference.openai.errors import Header, error_response
-from inference.openai.sse import CONTENT_TYPE, DONE, KEEP_ALIVE, error_frame
+from inference.openai.dialect import OPENAI, Dialect
+from inference.openai.errors import Header
+from inference.openai.sse import CONTENT_TYPE, KEEP_ALIVE
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 MAX_SHOWN_PATH = 200
@@ -51,12 +53,16 @@ def ignored_headers(names: tuple[str, ...]) -> tuple[Header, ...]:
 class HttpResponder:
     """Writes one answer: whole, or a stream of frames. Every answer carries x-request-id.
 
-    Once a stream has begun, errors are in-band frames, and `[DONE]` ends it on every path.
+    Once a stream has begun, errors are in-band frames, and the dialect's last word (`[DONE]`) ends it on
+    every path.
     """
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, dialect: Dialect = OPENAI) -> None:
         self._send = send
+        self._dialect = dialect
         self.request_id = request_id
+        self.error_event: Callable[[SkippyError], bytes] = partial(dialect.error_event, request_id=request_id)
+        """How a stream tells of its failure, where its rendering does not know better."""
         self.is_begun = False
         self._is_beginning = False
         self.is_ended = False
@@ -148,9 +154,10 @@ class HttpResponder:
         await self.frame(KEEP_ALIVE)
 
     async def end_stream(self, last: bytes = b"") -> None:
-        """Send `last` and `[DONE]`, and close."""
+        """Send `last` and the last word, and close."""
         self.is_ended = True
-        await self._send({"type": "http.response.body", "body": last + DONE, "more_body": False})
+        body = last + self._dialect.last_word
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
         self.is_delivered = True
 
     async def error(self, error: SkippyError, *, allow: tuple[str, ...] = ()) -> None:
@@ -158,7 +165,7 @@ class HttpResponder:
         if self.is_ended:
             return
         if self.is_begun:
-            await self.end_stream(error_frame(error))
+            await self.end_stream(self.error_event(error))
             return
-        answer = error_response(error, allow=allow)
+        answer = self._dialect.error_response(error, request_id=self.request_id, allow=allow)
         await self.whole(answer.status, answer.headers, answer.body)
