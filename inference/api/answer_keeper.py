@@ -10,6 +10,7 @@ import logging
 from accounts.contracts import Principal
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.kept_answers import AnswerKeeping, KeptText, NamedRequest, SentAnswer
+from inference.domain.message_deltas import AssistantMessage, MessageBuilder, MessageDelta
 from inference.streaming.lifecycle import RequestLifecycle
 
 _log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class AnswerKeeper:
         self._body = body
         self._keeps_text = principal.keeps_text
         self._keeps_frames = principal.keeps_text and named is not None
-        self._texts: list[str] = []
+        self._deltas: list[MessageDelta] = []
         self._frames: list[bytes] = []
         self._is_begun = False
         self._is_complete = False
@@ -54,12 +55,12 @@ class AnswerKeeper:
         self._is_begun = earlier is None
         return earlier
 
-    def add(self, frame: bytes, text: str = "") -> None:
-        """A part of the answer, as it is sent and as it reads."""
+    def add(self, frame: bytes, *deltas: MessageDelta) -> None:
+        """A part of the answer, as it is sent and as it was made."""
         if self._keeps_frames:
             self._frames.append(frame)
-        if self._keeps_text and text:
-            self._texts.append(text)
+        if self._keeps_text:
+            self._deltas += deltas
 
     def complete(self) -> None:
         """The request is recorded as completed, so it must not run again."""
@@ -92,5 +93,11 @@ class AnswerKeeper:
             user_id=self._principal.user_id,
             key_id=self._principal.key_id,
             request=self._body.decode("utf-8", "replace"),
-            answer="".join(self._texts),
+            answer=_as_text(MessageBuilder(self._deltas).message()),
         )
+
+
+def _as_text(message: AssistantMessage) -> str:
+    """What was said, then a line for each call. The model's thinking is not kept."""
+    calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+    return "\n".join([*([] if message.content is None else [message.content]), *calls])

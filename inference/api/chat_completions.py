@@ -20,8 +20,7 @@ class ChatCompletionsConsumer(GeneratingConsumer):
         return await self._runtime.parse(parse_chat_request, request.body)
 
     def question(self, request: ChatRequest) -> Question:
-        rendering = self._runtime.chat_rendering(request)
-        return Question(request, rendering, first_chunk=rendering.role_chunk())
+        return Question(request, self._runtime.chat_rendering(request))
 
     async def start(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle

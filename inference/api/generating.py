@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -18,18 +19,19 @@ from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest, ignored_headers
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
-from inference.domain.events import FinishReason, Usage
+from inference.domain.events import Usage
+from inference.domain.generation_result import GenerationResult
 from inference.domain.kept_answers import NamedRequest, SentAnswer
-from inference.domain.logprobs import AnswerPart
+from inference.domain.logprobs import ScoredToken
+from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
-from inference.domain.timings import Timings
 from inference.openai.errors import Header
 from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
-from inference.openai.sse import DONE, frame
+from inference.openai.sse import DONE
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -46,28 +48,36 @@ MAX_LEASE_S = 86_400.0
 
 
 class Rendering(Protocol):
-    """How an endpoint writes an answer: JSON chunks for a stream, one body for a whole answer."""
+    """How an endpoint writes one answer: events of a stream, or one body.
 
-    def text_chunk(self, part: AnswerPart) -> bytes: ...
+    What the methods for streams return is sent as it is: any number of whole events, with or without
+    names; empty where there is nothing to say. They are called in this order: `begin`, then `delta` and
+    `text_frame` as they come, then `end`. The stream's last word is HttpResponder's.
+    """
 
-    def text_frame(self, text: str) -> bytes:
-        """`text_chunk` of a part without tokens, as an event of a stream."""
+    def begin(self, usage: Usage) -> bytes:
+        """The answer has its lane; `usage` knows its prompt."""
         ...
 
-    def finish_chunk(self, reason: FinishReason) -> bytes: ...
+    def delta(self, delta: MessageDelta, tokens: Sequence[ScoredToken] = ()) -> bytes:
+        """More of the message. `tokens` are those that it was read from, where they were asked for."""
+        ...
 
-    def usage_chunk(self, usage: Usage, timings: Timings) -> bytes: ...
+    def text_frame(self, text: str) -> bytes:
+        """`delta` of a ContentDelta without tokens, for answers in which there is nothing else."""
+        ...
 
-    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes: ...
+    def end(self, result: GenerationResult) -> bytes: ...
+
+    def whole(self, answer: Answer, result: GenerationResult) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A validated request and how its answer is written. `first_chunk` precedes all text of a stream."""
+    """A validated request and how its answer is written."""
 
     request: OutputRequest
     rendering: Rendering
-    first_chunk: bytes | None = None
 
     @property
     def headers(self) -> tuple[Header, ...]:
@@ -310,20 +320,19 @@ class GeneratingConsumer(ApiConsumer):
         rendering = question.rendering
         if not self.respond.is_begun:
             await self.respond.begin_stream(headers=question.headers)
-        if question.first_chunk is not None:
-            first = frame(question.first_chunk)
+        first = rendering.begin(stream.usage_so_far)
+        if first:
             keeper.add(first)
             await self.respond.frame(first)
         if not keeper.is_keeping:
             stream.write_at_once(FrameWriter(rendering, self._channel))
-        async for part in stream.text():
-            chunk = frame(rendering.text_chunk(part))
-            keeper.add(chunk, part.text)
-            await self.respond.frame(chunk)
+        async for part in stream.parts():
+            frames = _frames(rendering, part)
+            keeper.add(frames, *part.deltas)
+            if frames:
+                await self.respond.frame(frames)
         result, began_ts = stream.result, time.monotonic()
-        last = frame(rendering.finish_chunk(result.reason))
-        if question.request.wants_usage:
-            last += frame(rendering.usage_chunk(result.usage, result.timings))
+        last = rendering.end(result)
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         keeper.add(last + DONE)
         self._complete(stream, lifecycle, keeper)
@@ -340,14 +349,16 @@ class GeneratingConsumer(ApiConsumer):
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
     ) -> None:
-        parts = [part async for part in stream.text()]
-        whole = AnswerPart(
-            "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
-        )
+        deltas: list[MessageDelta] = []
+        tokens: list[ScoredToken] = []
+        async for part in stream.parts():
+            deltas += part.deltas
+            tokens += part.tokens
         result, began_ts = stream.result, time.monotonic()
-        body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
+        message = MessageBuilder(deltas).message()
+        body = question.rendering.whole(Answer(message, tuple(tokens)), result)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
-        keeper.add(body, whole.text)
+        keeper.add(body, *deltas)
         self._complete(stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
@@ -365,3 +376,9 @@ class GeneratingConsumer(ApiConsumer):
         stream.close()
         lifecycle.complete(stream.result.reason)
         keeper.complete()
+
+
+def _frames(rendering: Rendering, part: AnswerPart) -> bytes:
+    """The part's tokens go out with its first delta; without one, with text that is empty so far."""
+    first, *others = part.deltas or (ContentDelta(""),)
+    return rendering.delta(first, part.tokens) + b"".join([rendering.delta(delta) for delta in others])

@@ -15,6 +15,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -69,7 +70,8 @@ class GenerationService:
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -87,7 +89,8 @@ class GenerationService:
             model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -129,6 +132,13 @@ class GenerationService:
             user_id=caller.user_id,
             priority=caller.priority,
         )
+
+
+def _reader(model: ServedModel, request: OutputRequest) -> AnswerReader:
+    """Of an answer in which nothing is parsed."""
+    return AnswerReader(
+        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+    )
 
 
 def _note_prompt(
