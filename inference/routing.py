@@ -12,6 +12,7 @@ from inference.api.authentication import Authenticator
 from inference.api.chat_completions import ChatCompletionsConsumer
 from inference.api.completions import CompletionsConsumer
 from inference.api.health import LivenessConsumer, ReadinessConsumer
+from inference.api.messages import CountTokensConsumer, MessagesConsumer
 from inference.api.metrics import MetricsAccess, MetricsConsumer
 from inference.api.models import ModelConsumer, ModelListConsumer
 from inference.api.not_found import NotFoundConsumer
@@ -63,6 +64,8 @@ def api_routes(
         re_path(r"^v1/models/(?P<model_id>.+?)/?$", ModelConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/chat/completions/?$", ChatCompletionsConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/completions/?$", CompletionsConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/messages/?$", MessagesConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/messages/count_tokens/?$", CountTokensConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/tokenize/?$", TokenizeConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/detokenize/?$", DetokenizeConsumer.as_asgi(**with_runtime)),
         re_path(r"^/*v1(/.*)?$", NotFoundConsumer.as_asgi(**shared)),

@@ -60,9 +60,7 @@ def error_object(error: SkippyError, *, request_id: str) -> dict[str, object]:
 
 
 class AnthropicDialect:
-    """Anthropic's; its streams end with `message_stop` or an error, and nothing after it."""
-
-    last_word = b""
+    """Anthropic's; nothing follows an error in a stream."""
 
     def error_response(
         self, error: SkippyError, *, request_id: str, allow: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""From an Authorization or x-api-key header to a principal, or to the 401 that says as little as is useful."""
+"""From an Authorization or x-api-key header to a principal, or to the 401 that says little and enough."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -31,7 +31,6 @@ from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
-from inference.openai.sse import DONE
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -52,7 +51,7 @@ class Rendering(Protocol):
 
     What the methods for streams return is sent as it is: any number of whole events, with or without
     names; empty where there is nothing to say. They are called in this order: `begin`, then `delta` and
-    `text_frame` as they come, then `end`. The stream's last word is HttpResponder's.
+    `text_frame` as they come, then `end` and `conclude`. Errors in a stream are told by `error_event`.
     """
 
     def begin(self, usage: Usage) -> bytes:
@@ -68,6 +67,16 @@ class Rendering(Protocol):
         ...
 
     def end(self, result: GenerationResult) -> bytes: ...
+
+    def conclude(self) -> bytes:
+        """Behind `end`, once the record of the answer and what is kept of it are safe: what tells the
+        client that all is done."""
+        ...
+
+    @property
+    def error_event(self) -> Callable[[SkippyError], bytes] | None:
+        """How this answer's stream tells of a failure and ends; None: as its wire always does."""
+        ...
 
     def whole(self, answer: Answer, result: GenerationResult) -> bytes: ...
 
@@ -293,6 +302,8 @@ class GeneratingConsumer(ApiConsumer):
         self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle, keeper: AnswerKeeper
     ) -> None:
         question = self.question(asked)
+        if question.rendering.error_event is not None:
+            self.respond.error_event = question.rendering.error_event
         if asked.is_stream:
             self._keep_alive(question)
         stream = await self.start(asked, caller, lifecycle)
@@ -332,15 +343,15 @@ class GeneratingConsumer(ApiConsumer):
             if frames:
                 await self.respond.frame(frames)
         result, began_ts = stream.result, time.monotonic()
-        last = rendering.end(result)
+        last, conclusion = rendering.end(result), rendering.conclude()
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
-        keeper.add(last + DONE)
+        keeper.add(last + conclusion)
         self._complete(stream, lifecycle, keeper)
         # What the client needs is there at once; only the last word says that it is also recorded.
         await self.respond.frame(last)
         await lifecycle.recorded()
         await keeper.end(STREAM_TYPE.decode())
-        await self.respond.end_stream()
+        await self.respond.end_stream(conclusion)
 
     async def _whole(
         self,

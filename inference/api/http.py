@@ -53,8 +53,7 @@ def ignored_headers(names: tuple[str, ...]) -> tuple[Header, ...]:
 class HttpResponder:
     """Writes one answer: whole, or a stream of frames. Every answer carries x-request-id.
 
-    Once a stream has begun, errors are in-band frames, and the dialect's last word (`[DONE]`) ends it on
-    every path.
+    Once a stream has begun, errors are in-band events, which end it.
     """
 
     def __init__(self, send: Send, request_id: str, dialect: Dialect = OPENAI) -> None:
@@ -62,7 +61,7 @@ class HttpResponder:
         self._dialect = dialect
         self.request_id = request_id
         self.error_event: Callable[[SkippyError], bytes] = partial(dialect.error_event, request_id=request_id)
-        """How a stream tells of its failure, where its rendering does not know better."""
+        """How a stream tells of its failure and ends; a rendering that knows better may set it."""
         self.is_begun = False
         self._is_beginning = False
         self.is_ended = False
@@ -153,11 +152,10 @@ class HttpResponder:
             await self.begin_stream(headers=headers)
         await self.frame(KEEP_ALIVE)
 
-    async def end_stream(self, last: bytes = b"") -> None:
-        """Send `last` and the last word, and close."""
+    async def end_stream(self, last: bytes) -> None:
+        """Send `last`, and close."""
         self.is_ended = True
-        body = last + self._dialect.last_word
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        await self._send({"type": "http.response.body", "body": last, "more_body": False})
         self.is_delivered = True
 
     async def error(self, error: SkippyError, *, allow: tuple[str, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""How errors are told, and how streams end, differs between the wires that are spoken under /v1."""
+"""How errors are told differs between the wires that are spoken under /v1."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from inference.openai.sse import DONE, error_frame
 class Dialect(Protocol):
     """One wire. `request_id` is the answer's x-request-id, for wires that repeat it in their bodies."""
 
-    @property
-    def last_word(self) -> bytes:
-        """What ends each stream, b"" where nothing does."""
-        ...
-
     def error_response(
         self, error: SkippyError, *, request_id: str, allow: tuple[str, ...] = ()
     ) -> WireResponse:
@@ -24,14 +19,12 @@ class Dialect(Protocol):
         ...
 
     def error_event(self, error: SkippyError, *, request_id: str) -> bytes:
-        """A failure after a stream's headers have gone out, as an event; `last_word` follows."""
+        """A failure after a stream's headers have gone out, and whatever else ends a stream."""
         ...
 
 
 class OpenAIDialect:
     """OpenAI's."""
-
-    last_word = DONE
 
     def error_response(
         self, error: SkippyError, *, request_id: str, allow: tuple[str, ...] = ()
@@ -39,7 +32,7 @@ class OpenAIDialect:
         return error_response(error, allow=allow)
 
     def error_event(self, error: SkippyError, *, request_id: str) -> bytes:
-        return error_frame(error)
+        return error_frame(error) + DONE
 
 
 OPENAI = OpenAIDialect()

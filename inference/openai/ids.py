@@ -11,3 +11,8 @@ def new_chat_completion_id() -> str:
 
 def new_completion_id() -> str:
     return f"cmpl-{uuid.uuid4().hex}"
+
+
+def new_message_id() -> str:
+    """Of an answer on Anthropic's wire."""
+    return f"msg_{uuid.uuid4().hex}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
 from inference.openai.tokenization import DetokenizeRequest, TokenizeRequest
@@ -35,6 +36,18 @@ class TokenizationService:
         """Raises ContextLengthExceeded for messages that no request may hold."""
         model = self._model(request.model, may_use)
         return await self._prompt_pool.run(user_id, lambda: _tokens(model, request))
+
+    async def count(
+        self,
+        conversation: Conversation,
+        *,
+        model_id: str,
+        user_id: int,
+        may_use: Callable[[str], bool],
+    ) -> int:
+        """How many tokens generating would start from. Raises as `tokenize`."""
+        model = self._model(model_id, may_use)
+        return await self._prompt_pool.run(user_id, lambda: len(model.prompts.chat(conversation.messages)))
 
     async def detokenize(
         self, request: DetokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]

@@ -34,7 +34,7 @@ TREE: list[tuple[type[SkippyError], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "status", "name"), TREE, ids=lambda value: str(value))
+@pytest.mark.parametrize(("kind", "status", "name"), TREE, ids=str)
 def test_each_error_has_its_status_and_type(kind: type[SkippyError], status: int, name: str) -> None:
     answer = ANTHROPIC.error_response(kind("What is wrong."), request_id="r1")
 

@@ -6,7 +6,7 @@ from accounts.contracts import KeyLookup, KeyState
 from accounts.keys import mint
 from inference.engine.load_error import ModelLoadError
 from tests.asgi import Exchange, exchange
-from tests.unit.api.conftest import Site, started
+from tests.unit.api.conftest import KEY, Site, started
 
 CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
 PATHS = ["/v1/models", "/v1/chat/completions", "/v1/completions"]
