@@ -36,7 +36,8 @@ from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
-from inference.prompting.prompt import PromptBuilder
+from inference.prompting.prompt import PromptBuilder, PromptPolicy
+from inference.services.chat_defaults import ChatDefaults
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.model_catalog import ModelCatalog, ServedModel
@@ -85,6 +86,8 @@ class RuntimeSettings:
     """The one header that names a trusted session, in lower case; empty: none does."""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
+    chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
+    prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,11 @@ class Runtime:
             prompt_pool=prompt_pool,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             has_shared_prefixes=settings.has_shared_prefixes,
+            chat_defaults=settings.chat_defaults,
         )
-        self._tokenization = TokenizationService(catalog=self.catalog, prompt_pool=prompt_pool)
+        self._tokenization = TokenizationService(
+            catalog=self.catalog, prompt_pool=prompt_pool, chat_defaults=settings.chat_defaults
+        )
         self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
         self._loading: asyncio.Task[None] | None = None
@@ -209,7 +215,7 @@ class Runtime:
         try:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
-            prompts = PromptBuilder(tokenizer, description)
+            prompts = PromptBuilder(tokenizer, description, policy=self.settings.prompt_policy)
         except ModelLoadError as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)

@@ -94,10 +94,11 @@ def _conversation(fields: Fields, *, max_tokens: int | None) -> Conversation:
     for name in _HARMLESS:
         fields.take(name)
     check_refused(fields, _REFUSALS)
+    is_continued = messages[-1].role == "assistant"
     return Conversation(
         messages=messages,
         tool_use=read_tool_use(fields),
-        template=TemplateOptions(is_continued=messages[-1].role == "assistant"),
+        template=TemplateOptions(is_continued=is_continued, has_generation_prompt=not is_continued),
         reasoning=_reasoning(fields, max_tokens),
     )
 

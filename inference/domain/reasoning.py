@@ -35,6 +35,20 @@ class ReasoningOptions:
     max_tokens: int | None = None
 
     @property
+    def template_variables(self) -> dict[str, object]:
+        """By which names templates ask for it; what nobody said is not there, so that a template's own
+        default holds. (`thinking` is DeepSeek's and Granite's name, the budgets are those of Seed-OSS and
+        of llama.cpp.)"""
+        variables: dict[str, object] = {}
+        if self.is_enabled is not None:
+            variables |= {"enable_thinking": self.is_enabled, "thinking": self.is_enabled}
+        if self.max_tokens is not None:
+            variables |= {"thinking_budget": self.max_tokens, "reasoning_budget": self.max_tokens}
+        if self.effort is not None:
+            variables["reasoning_effort"] = self.effort
+        return variables
+
+    @property
     def is_parsed(self) -> bool:
         """Thinking is told apart from the content."""
         return self.format is not ReasoningFormat.NONE

@@ -15,9 +15,8 @@ from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.openai.fields import Fields
 from inference.openai.json_body import parse_object
-from inference.openai.message_parts import parse_messages
 from inference.openai.prompts import MAX_PROMPT_IDS, check_token_ids
-from inference.openai.validation import check_ignored, read_model
+from inference.openai.validation import check_ignored, read_conversation, read_model
 
 # As much text as fits the longest contexts that there are; half a second of one thread.
 MAX_TEXT_BYTES = 4 * 1024 * 1024
@@ -60,7 +59,7 @@ def parse_tokenize_request(body: bytes, *, strict_fields: bool) -> TokenizeReque
             param="prompt" if prompt is None else "messages",
         )
     if prompt is None:
-        conversation = Conversation(messages=parse_messages(fields, ignored))
+        conversation = read_conversation(fields, ignored)
     elif len(prompt.encode()) > MAX_TEXT_BYTES:
         raise fields.fail("prompt", f"it may hold at most {MAX_TEXT_BYTES} bytes of text")
     adds_special_tokens = fields.boolean("add_special_tokens")

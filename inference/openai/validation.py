@@ -13,7 +13,9 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from typing import Any
 
+from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
+from inference.domain.reasoning import EFFORTS
 from inference.openai.fields import Fields, kind_of
 from inference.openai.json_body import parse_object
 from inference.openai.message_parts import parse_messages
@@ -33,7 +35,10 @@ from inference.openai.protocol import (
     CompletionRequest,
     OutputRequest,
 )
+from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.sampling_fields import read_sampling
+from inference.openai.template_fields import read_template, read_template_kwargs
+from inference.openai.tool_fields import read_tool_use
 
 MAX_STOPS = 4
 # Matching costs nothing by the stops' length, but preparing them does; nobody's stop is longer.
@@ -56,10 +61,11 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     fields = Fields(parse_object(body))
     ignored: list[str] = []
     model = read_model(fields)
-    messages = parse_messages(fields, ignored)
+    conversation = read_conversation(fields, ignored)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
     check_refused(fields, CHAT_REFUSALS)
+    wants_raw_text = fields.boolean("skip_chat_parsing") or False
     shared = _output(
         fields,
         model=model,
@@ -68,7 +74,24 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         ignored=ignored,
         strict_fields=strict_fields,
     )
-    return ChatRequest(messages=messages, **_members(shared))
+    return ChatRequest(
+        messages=conversation.messages,
+        tool_use=conversation.tool_use,
+        template=conversation.template,
+        reasoning=conversation.reasoning,
+        wants_raw_text=wants_raw_text,
+        **_members(shared),
+    )
+
+
+def read_conversation(fields: Fields, ignored: list[str]) -> Conversation:
+    """All that a chat's prompt is made of: messages, tools, template and thinking."""
+    messages = parse_messages(fields, ignored)
+    tool_use = read_tool_use(fields, ignored)
+    kwargs = read_template_kwargs(fields)
+    reasoning = read_reasoning(fields, kwargs, ignored)
+    messages, template = read_template(fields, messages, kwargs)
+    return Conversation(messages=messages, tool_use=tool_use, template=template, reasoning=reasoning)
 
 
 def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionRequest:
@@ -78,6 +101,8 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     prompt = parse_prompt(fields)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
+    fields.choice("reasoning_effort", EFFORTS)  # both ask nothing of a completion
+    fields.boolean("parallel_tool_calls")
     shared = _output(
         fields,
         model=model,

@@ -24,21 +24,21 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_defaults import ChatDefaults
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
+from inference.services.prompt_size import conversation_bytes, text_bytes
 from inference.streaming.lifecycle import RequestLifecycle
-
-# What a chat template may write around one message, for an estimate that leans to the large side.
-TEMPLATE_BYTES = 256
 
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
     cancelled at any time: then nothing of it waits, holds or runs.
 
-    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache. `chat_defaults` fill
+    what chats leave out.
     """
 
     def __init__(
@@ -48,26 +48,35 @@ class GenerationService:
         prompt_pool: PromptPool,
         entrance: Entrance,
         has_shared_prefixes: bool = False,
+        chat_defaults: ChatDefaults | None = None,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._has_shared_prefixes = has_shared_prefixes
+        self._chat_defaults = chat_defaults or ChatDefaults()
 
     async def start_chat(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = sum(_num_bytes(message.content or "") + TEMPLATE_BYTES for message in request.messages)
+        request = self._chat_defaults.fill(request)
+        num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
         prompt = await self._prompt_pool.run(
-            caller.user_id, lambda: model.prompts.chat(request.messages, times)
+            caller.user_id, lambda: model.prompts.chat(request.conversation, times)
         )
-        _note_prompt(lifecycle, times, began_ts, num_messages=len(request.messages), num_tokens=len(prompt))
+        _note_prompt(
+            lifecycle,
+            times,
+            began_ts,
+            num_messages=len(request.messages),
+            num_tokens=len(prompt.token_ids),
+        )
         generation = self._generation(
-            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
+            model, prompt.token_ids, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
         )
         await _reserve(generation, caller)
         reader = _reader(model, request)
@@ -78,7 +87,7 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
         prompt = await self._prompt_pool.run(
@@ -159,11 +168,6 @@ async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
         await caller.limit_gate.reserve(
             num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
         )
-
-
-def _num_bytes(text: str) -> int:
-    """Its length in UTF-8; ASCII, which Python knows at once, is not encoded for it."""
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:

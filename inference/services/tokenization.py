@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
-from inference.openai.tokenization import DetokenizeRequest, TokenizeRequest
+from inference.openai.tokenization import MAX_TEXT_BYTES, DetokenizeRequest, TokenizeRequest
+from inference.services.chat_defaults import ChatDefaults
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
+from inference.services.prompt_size import conversation_bytes
+
+# Twice what a text may have: the estimate counts much for each message.
+MAX_CONVERSATION_BYTES = 2 * MAX_TEXT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +31,48 @@ class TokenizationService:
     """All work is done on the prompt pool, where users take turns. `may_use` says which models are there
     for the caller. Every method raises ModelNotFound and InvalidRequest."""
 
-    def __init__(self, *, catalog: ModelCatalog, prompt_pool: PromptPool) -> None:
+    def __init__(
+        self, *, catalog: ModelCatalog, prompt_pool: PromptPool, chat_defaults: ChatDefaults
+    ) -> None:
         self._catalog = catalog
+        self._chat_defaults = chat_defaults
         self._prompt_pool = prompt_pool
 
     async def tokenize(
         self, request: TokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]
     ) -> Tokens:
-        """Raises ContextLengthExceeded for messages that no request may hold."""
         model = self._model(request.model, may_use)
-        return await self._prompt_pool.run(user_id, lambda: _tokens(model, request))
+        if request.conversation is not None:
+            ids = await self._conversation_ids(model, request.conversation, user_id)
+        else:
+            ids = await self._prompt_pool.run(user_id, lambda: _prompt_ids(model.tokenizer, request))
+        strings = None
+        if request.wants_token_strings:
+            strings = tuple([_bytes_of(model.tokenizer, one).decode("utf-8", "replace") for one in ids])
+        return Tokens(ids, strings, model.description.max_request_tokens)
 
     async def count(
         self,
         conversation: Conversation,
         *,
-        model_id: str,
+        model_id: str | None,
         user_id: int,
         may_use: Callable[[str], bool],
     ) -> int:
-        """How many tokens generating would start from. Raises as `tokenize`."""
-        model = self._model(model_id, may_use)
-        return await self._prompt_pool.run(user_id, lambda: len(model.prompts.chat(conversation.messages)))
+        """How many tokens generating would start from, also where that is more than fit."""
+        return len(await self._conversation_ids(self._model(model_id, may_use), conversation, user_id))
+
+    async def _conversation_ids(
+        self, model: ServedModel, conversation: Conversation, user_id: int
+    ) -> tuple[int, ...]:
+        if conversation_bytes(conversation) > MAX_CONVERSATION_BYTES:
+            raise InvalidRequest(
+                f"Invalid 'messages': more than {MAX_CONVERSATION_BYTES} bytes are not counted.",
+                param="messages",
+            )
+        filled = self._chat_defaults.fill_conversation(conversation)
+        prompt = await self._prompt_pool.run(user_id, lambda: model.prompts.chat(filled, must_fit=False))
+        return prompt.token_ids
 
     async def detokenize(
         self, request: DetokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]
@@ -67,17 +92,9 @@ class TokenizationService:
         return self._catalog.model(model_id, may_use=may_use)
 
 
-def _tokens(model: ServedModel, request: TokenizeRequest) -> Tokens:
-    tokenizer = model.tokenizer
-    if request.conversation is not None:
-        ids = model.prompts.chat(request.conversation.messages)
-    else:
-        text, add_special = request.prompt or "", request.adds_special_tokens
-        ids = tuple(tokenizer.tokenize(text, add_special=add_special, parse_special=False))
-    strings = None
-    if request.wants_token_strings:
-        strings = tuple(_bytes_of(tokenizer, one).decode("utf-8", "replace") for one in ids)
-    return Tokens(ids, strings, model.description.max_request_tokens)
+def _prompt_ids(tokenizer: Tokenizer, request: TokenizeRequest) -> tuple[int, ...]:
+    text, add_special = request.prompt or "", request.adds_special_tokens
+    return tuple(tokenizer.tokenize(text, add_special=add_special, parse_special=False))
 
 
 def _text(tokenizer: Tokenizer, token_ids: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inference.domain.conversation import Conversation
 from inference.domain.errors import ContextLengthExceeded
 from inference.domain.messages import ChatMessage
 from inference.engine.config import EngineConfig
@@ -30,8 +31,10 @@ def prompts(model: LlamaModel) -> PromptBuilder:
     return PromptBuilder(model.tokenizer, model.description("smol"))
 
 
-def says(text: str) -> list[ChatMessage]:
-    return [ChatMessage(role="system", content="Be brief."), ChatMessage(role="user", content=text)]
+def says(text: str) -> Conversation:
+    return Conversation(
+        messages=(ChatMessage(role="system", content="Be brief."), ChatMessage(role="user", content=text))
+    )
 
 
 def scaffold(model: LlamaModel, text: str) -> list[int]:
@@ -60,7 +63,7 @@ def scaffold(model: LlamaModel, text: str) -> list[int]:
 def test_ordinary_text_is_tokenized_as_if_it_were_written_in_place(
     model: LlamaModel, prompts: PromptBuilder, text: str
 ) -> None:
-    assert list(prompts.chat(says(text))) == scaffold(model, text)
+    assert list(prompts.chat(says(text)).token_ids) == scaffold(model, text)
 
 
 @pytest.mark.parametrize("text", ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "<repo_name>", "<file_sep>"])
@@ -68,7 +71,7 @@ def test_a_control_text_costs_more_than_a_control_token(
     model: LlamaModel, prompts: PromptBuilder, text: str
 ) -> None:
     assert text in model.tokenizer.special_texts
-    added = len(prompts.chat(says(f"A{text}B"))) - len(prompts.chat(says("AB")))
+    added = len(prompts.chat(says(f"A{text}B")).token_ids) - len(prompts.chat(says("AB")).token_ids)
     assert added > 2
     assert len(scaffold(model, f"A{text}B")) - len(scaffold(model, "AB")) <= 2  # what it would be parsed
 
@@ -82,7 +85,7 @@ def test_a_prompt_has_the_control_tokens_of_its_template_and_no_others(
         tokenizer.tokenize(special, add_special=False, parse_special=True)[0]
         for special in tokenizer.special_texts
     }
-    ids = prompts.chat(says(text))
+    ids = prompts.chat(says(text)).token_ids
     assert sum(one in control_ids for one in ids) == 5
     written = b"".join(tokenizer.pieces[one] for one in ids).decode()
     assert f"user\n{text}\n" in written  # the template's own control tokens have no text

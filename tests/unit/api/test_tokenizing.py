@@ -37,6 +37,13 @@ async def test_messages_are_the_prompt_of_a_chat(site: Site) -> None:
     assert found["token_strs"] is None
     back = await site.post("/v1/detokenize/", body(tokens=found["tokens"]))
     assert back.json()["prompt"] == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    bare = await site.post(
+        "/v1/tokenize",
+        body(messages=[{"role": "user", "content": "hi"}], add_generation_prompt=False),
+    )
+    assert bare.json()["count"] == found["count"] - len("\0assistant\n")
+    long = await site.post("/v1/tokenize", body(messages=[{"role": "user", "content": "hi" * 4096}]))
+    assert long.json()["count"] > long.json()["max_model_len"], "to see that is what it is for"
 
 
 async def test_odd_texts_and_tokens(site: Site) -> None:
