@@ -33,9 +33,11 @@ from inference.domain.tokenizer import Tokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Watchdog
-from inference.openai.ids import new_chat_completion_id, new_completion_id
+from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
+from inference.openai.responses.protocol import ResponseRequest
+from inference.openai.responses.rendering import ResponseRendering, response_members
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.entrance import Entrance
@@ -298,10 +300,13 @@ class Runtime:
 
     async def parse(self, parse: BodyParser[T], body: bytes) -> T:
         """A validated request. Large bodies are read on the pool: the loop has others to serve."""
-        strict = self.settings.strict_fields
-        if len(body) <= MAX_BODY_BYTES_ON_LOOP:
-            return parse(body, strict_fields=strict)
-        work = partial(parse, body, strict_fields=strict)
+        work = partial(parse, body, strict_fields=self.settings.strict_fields)
+        return await self.off_loop(work, num_bytes=len(body))
+
+    async def off_loop(self, work: Callable[[], T], *, num_bytes: int) -> T:
+        """The result of reading or writing so much JSON: at once, or on the pool where it would take long."""
+        if num_bytes <= MAX_BODY_BYTES_ON_LOOP:
+            return work()
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
 
     def lifecycle(self, identity: RequestIdentity) -> RequestLifecycle:
@@ -317,6 +322,18 @@ class Runtime:
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
         )
+
+    def response_rendering(self, request: ResponseRequest, *, is_stored: bool) -> ResponseRendering:
+        model = self.catalog.model(request.model).description
+        members = response_members(
+            request,
+            id=new_response_id(),
+            created=int(self._clock.unix_time()),
+            model=model.id,
+            sampling=request.sampling.resolve(model.sampling_defaults),
+            is_stored=is_stored,
+        )
+        return ResponseRendering(members=members, now=self._clock.unix_time)
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
         model = self.catalog.model(request.model).description

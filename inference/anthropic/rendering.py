@@ -20,7 +20,6 @@ from inference.domain.generation_result import GenerationResult
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import (
     Answer,
-    AssistantMessage,
     ContentDelta,
     MessageDelta,
     ReasoningDelta,
@@ -117,7 +116,7 @@ class MessageRendering:
 
     def whole(self, answer: Answer, result: GenerationResult) -> bytes:
         reason, stop = _stop(result)
-        return orjson.dumps(self._message(_blocks(answer.message), reason, stop, result.usage))
+        return orjson.dumps(self._message(_blocks(answer.deltas), reason, stop, result.usage))
 
     def _message(
         self, content: list[dict[str, object]], reason: str | None, stop: str | None, usage: Usage
@@ -161,14 +160,35 @@ def _usage_object(usage: Usage) -> dict[str, object]:
     }
 
 
-def _blocks(message: AssistantMessage) -> list[dict[str, object]]:
+def _blocks(deltas: Sequence[MessageDelta]) -> list[dict[str, object]]:
+    """The blocks of a stream of these deltas, in their order."""
     blocks: list[dict[str, object]] = []
-    if message.reasoning is not None:
-        blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
-    if message.content is not None:
-        blocks.append({"type": "text", "text": message.content})
-    blocks += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": call_input(call.arguments)}
-        for call in message.tool_calls
-    ]
-    return blocks
+    texts: list[str] = []
+    kind: type[MessageDelta] | None = None
+    for delta in deltas:
+        match delta:
+            case ContentDelta(text) | ReasoningDelta(text):
+                if kind is not type(delta):
+                    kind, texts = type(delta), []
+                    blocks.append(_text_block(kind, texts))
+                texts.append(text)
+            case ToolCallBegin(_, call_id, name):
+                kind, texts = ToolCallBegin, []
+                blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": texts})
+            case ToolCallArguments(_, text):
+                texts.append(text)
+            case ToolCallEnd():
+                kind = None
+    return [{name: _joined(name, value) for name, value in block.items()} for block in blocks]
+
+
+def _text_block(kind: type[MessageDelta], texts: list[str]) -> dict[str, object]:
+    if kind is ReasoningDelta:
+        return {"type": "thinking", "thinking": texts, "signature": ""}
+    return {"type": "text", "text": texts}
+
+
+def _joined(name: str, value: object) -> object:
+    if not isinstance(value, list):
+        return value
+    return call_input("".join(value)) if name == "input" else "".join(value)

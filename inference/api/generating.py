@@ -21,7 +21,7 @@ from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import Usage
 from inference.domain.generation_result import GenerationResult
-from inference.domain.kept_answers import NamedRequest, SentAnswer
+from inference.domain.kept_answers import NamedRequest, SentAnswer, StoredResponse
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
 from inference.domain.phases import ResponseBuilt
@@ -83,10 +83,12 @@ class Rendering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A validated request and how its answer is written."""
+    """A validated request and how its answer is written. `stored` is asked, once the answer is complete,
+    for what is stored of it where it can be asked for again."""
 
     request: OutputRequest
     rendering: Rendering
+    stored: Callable[[], StoredResponse] | None = None
 
     @property
     def headers(self) -> tuple[Header, ...]:
@@ -134,6 +136,10 @@ class GeneratingConsumer(ApiConsumer):
     async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
         """Wait until the request has its lane."""
         raise NotImplementedError
+
+    def keeps_text(self, request: Any, principal: Principal) -> bool:
+        """Whether what is asked and answered is kept; only a key that keeps text may say so."""
+        return principal.keeps_text
 
     # -- from the first byte to the record --------------------------------------------------------
 
@@ -223,7 +229,7 @@ class GeneratingConsumer(ApiConsumer):
             metadata=asked.metadata,
         )
         limit_s = self._runtime.settings.time_limits.of_request(asked.timeout_s)
-        keeper = self._make_keeper(request, principal, lifecycle, limit_s=limit_s)
+        keeper = self._make_keeper(request, asked, principal, lifecycle, limit_s=limit_s)
         earlier = await keeper.begin()
         if earlier is not None:
             await self._repeat(earlier, lifecycle)
@@ -247,6 +253,7 @@ class GeneratingConsumer(ApiConsumer):
     def _make_keeper(
         self,
         request: HttpRequest,
+        asked: OutputRequest,
         principal: Principal,
         lifecycle: RequestLifecycle,
         *,
@@ -269,6 +276,7 @@ class GeneratingConsumer(ApiConsumer):
             self._runtime.answer_keeping,
             named=named,
             principal=principal,
+            keeps_text=self.keeps_text(asked, principal),
             lifecycle=lifecycle,
             body=request.body,
         )
@@ -346,7 +354,7 @@ class GeneratingConsumer(ApiConsumer):
         last, conclusion = rendering.end(result), rendering.conclude()
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         keeper.add(last + conclusion)
-        self._complete(stream, lifecycle, keeper)
+        self._complete(question, stream, lifecycle, keeper)
         # What the client needs is there at once; only the last word says that it is also recorded.
         await self.respond.frame(last)
         await lifecycle.recorded()
@@ -367,10 +375,10 @@ class GeneratingConsumer(ApiConsumer):
             tokens += part.tokens
         result, began_ts = stream.result, time.monotonic()
         message = MessageBuilder(deltas).message()
-        body = question.rendering.whole(Answer(message, tuple(tokens)), result)
+        body = question.rendering.whole(Answer(message, tuple(tokens), tuple(deltas)), result)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
         keeper.add(body, *deltas)
-        self._complete(stream, lifecycle, keeper)
+        self._complete(question, stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
         await self.respond.json(body, headers=question.headers)
@@ -381,12 +389,14 @@ class GeneratingConsumer(ApiConsumer):
         elapsed_s = time.monotonic() - began_ts
         lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
-    def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper) -> None:
+    def _complete(
+        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+    ) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
         lifecycle.complete(stream.result.reason)
-        keeper.complete()
+        keeper.complete(None if question.stored is None else question.stored())
 
 
 def _frames(rendering: Rendering, part: AnswerPart) -> bytes:

@@ -66,7 +66,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
     check_refused(fields, CHAT_REFUSALS)
     wants_raw_text = fields.boolean("skip_chat_parsing") or False
-    shared = _output(
+    shared = read_output(
         fields,
         model=model,
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
@@ -80,7 +80,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         template=conversation.template,
         reasoning=conversation.reasoning,
         wants_raw_text=wants_raw_text,
-        **_members(shared),
+        **output_members(shared),
     )
 
 
@@ -103,7 +103,7 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     check_refused(fields, COMPLETION_REFUSALS)
     fields.choice("reasoning_effort", EFFORTS)  # both ask nothing of a completion
     fields.boolean("parallel_tool_calls")
-    shared = _output(
+    shared = read_output(
         fields,
         model=model,
         max_tokens=max_tokens,
@@ -111,7 +111,7 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
         ignored=[],
         strict_fields=strict_fields,
     )
-    return CompletionRequest(prompt=prompt, **_members(shared))
+    return CompletionRequest(prompt=prompt, **output_members(shared))
 
 
 def read_model(fields: Fields) -> str:
@@ -124,7 +124,7 @@ def read_model(fields: Fields) -> str:
     return model
 
 
-def _output(
+def read_output(
     fields: Fields,
     *,
     model: str,
@@ -166,7 +166,7 @@ def check_ignored(names: Sequence[str], *, strict_fields: bool) -> tuple[str, ..
     return shown[:MAX_IGNORED]
 
 
-def _members(shared: OutputRequest) -> dict[str, Any]:
+def output_members(shared: OutputRequest) -> dict[str, Any]:
     """The inherited fields of a request, to make the whole one from."""
     return {field.name: getattr(shared, field.name) for field in dataclass_fields(OutputRequest)}
 

@@ -44,6 +44,16 @@ ANSWERS: dict[str, list[MessageDelta]] = {
         ToolCallArguments(1, "{}"),
         ToolCallEnd(1),
     ],
+    "text between and behind calls": [
+        ContentDelta("One."),
+        ToolCallBegin(0, "call_1", "look"),
+        ToolCallEnd(0),
+        ContentDelta("Two."),
+        ToolCallBegin(1, "call_2", "look"),
+        ToolCallArguments(1, "{}"),
+        ToolCallEnd(1),
+        ContentDelta("Three."),
+    ],
     "a call that breaks off": [
         ToolCallBegin(0, "call_1", "look"),
         ToolCallArguments(0, '{"at": "Rome", "for'),
@@ -78,7 +88,7 @@ def stream(deltas: list[MessageDelta], ended: GenerationResult) -> list[Any]:
 
 
 def whole(deltas: list[MessageDelta], ended: GenerationResult) -> Message:
-    body = rendering().whole(Answer(MessageBuilder(deltas).message()), ended)
+    body = rendering().whole(Answer(MessageBuilder(deltas).message(), deltas=tuple(deltas)), ended)
     return Message.model_validate(json.loads(body), strict=True)
 
 
