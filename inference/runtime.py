@@ -22,6 +22,7 @@ from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
+from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
@@ -40,6 +41,7 @@ from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering, response_members
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.model_catalog import ModelCatalog, ServedModel
@@ -83,6 +85,7 @@ class RuntimeSettings:
     max_waiting: int
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    allows_gbnf: bool = False
     watchdog_s: float = 120.0
     session_header: str = ""
     """The one header that names a trusted session, in lower case; empty: none does."""
@@ -117,6 +120,9 @@ class Engine(Protocol):
 
     @property
     def backend(self) -> GenerationBackend: ...
+
+    @property
+    def constraints(self) -> ConstraintCompiler: ...
 
     @property
     def is_alive(self) -> bool: ...
@@ -192,10 +198,12 @@ class Runtime:
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
         prompt_pool = PromptPool(self._prompt_pool, num_threads=PROMPT_THREADS)
+        self._constraints = ConstraintDesk(allows_gbnf=settings.allows_gbnf)
         self._generation = GenerationService(
             catalog=self.catalog,
             prompt_pool=prompt_pool,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
+            constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
             chat_defaults=settings.chat_defaults,
         )
@@ -228,7 +236,9 @@ class Runtime:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
             return
-        self.catalog.add(ServedModel(description, tokenizer, prompts, self.engine.backend))
+        self.catalog.add(
+            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints)
+        )
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
             _log.info("model %s is ready", description.id)
@@ -275,6 +285,7 @@ class Runtime:
         if self.engine is not None:
             await self.engine.stop()
         self._prompt_pool.shutdown(wait=False, cancel_futures=True)
+        self._constraints.close()
         self.state = RuntimeState.STOPPED
 
     # -- for the doors ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 from inference.anthropic.message_blocks import read_messages, read_system
 from inference.anthropic.tools import read_tool_use
+from inference.domain.constraint import JsonSchema
 from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.openai.fields import Fields
@@ -31,7 +32,6 @@ _EMPTY = Refusal(lambda value: value in ([], {}))
 _REFUSALS = {
     "container": _EMPTY,
     "mcp_servers": _EMPTY,
-    "output_format": Refusal(lambda value: False),
 }
 
 
@@ -55,6 +55,7 @@ def parse_messages_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     if max_tokens is None:
         raise fields.missing("max_tokens")
     conversation = _conversation(fields, max_tokens=max_tokens)
+    schema, schema_param = _output_schema(fields)
     fields.number("temperature", 0, 1)
     fields.choice("service_tier", SERVICE_TIERS)
     shared: dict[str, Any] = {
@@ -65,6 +66,8 @@ def parse_messages_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         "timeout_s": fields.number("timeout_s", MIN_TIMEOUT_S, MAX_INT32),
         "is_stream": fields.boolean("stream") or False,
         "user": _user(fields),
+        "constraint": schema,
+        "constraint_param": schema_param,
     }
     return ChatRequest(
         messages=conversation.messages,
@@ -81,6 +84,7 @@ def parse_count_request(body: bytes, *, strict_fields: bool) -> CountRequest:
     fields = Fields(parse_object(body))
     model = read_model(fields)
     conversation = _conversation(fields, max_tokens=None)
+    _output_schema(fields)
     return CountRequest(
         model=model,
         conversation=conversation,
@@ -134,10 +138,25 @@ def _effort(fields: Fields) -> str | None:
     given = fields.mapping("output_config")
     if given is None:
         return None
-    config = Fields(given, "output_config.")
-    effort = config.choice("effort", EFFORTS)
-    check_refused(config, {"format": Refusal(lambda value: False)})
-    return effort
+    return Fields(given, "output_config.").choice("effort", EFFORTS)
+
+
+def _output_schema(fields: Fields) -> tuple[JsonSchema | None, str]:
+    """The schema that the answer has to fit, and the field that has it: `output_config.format`, or
+    `output_format`, which was its name before."""
+    config = Fields(fields.mapping("output_config") or {}, "output_config.")
+    for owner, name in ((config, "format"), (fields, "output_format")):
+        given = owner.mapping(name)
+        if given is None:
+            continue
+        format = Fields(given, f"{owner.param(name)}.")
+        if format.choice("type", ("json_schema",)) is None:
+            raise format.missing("type")
+        schema = format.mapping("schema")
+        if schema is None:
+            raise format.missing("schema")
+        return JsonSchema(schema), format.param("schema")
+    return None, ""
 
 
 def _stop_sequences(fields: Fields) -> tuple[str, ...]:

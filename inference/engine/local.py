@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
@@ -17,6 +18,9 @@ from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
+
+if TYPE_CHECKING:
+    from inference.engine.llama import LlamaConstraintCompiler
 
 STOP_PATIENCE_S = 20.0
 
@@ -28,11 +32,13 @@ class LocalEngine:
         self,
         description: ModelDescription,
         tokenizer: Tokenizer,
+        constraints: LlamaConstraintCompiler,
         thread: EngineThread,
         client: EngineClient,
     ) -> None:
         self.description = description
         self.tokenizer = tokenizer
+        self.constraints = constraints
         self.backend = client
         self._thread = thread
 
@@ -54,6 +60,7 @@ class LocalEngine:
 
     async def stop(self) -> None:
         await self.backend.stop(STOP_PATIENCE_S)
+        self.constraints.close()
 
 
 class LocalEngineLoader:
@@ -69,11 +76,13 @@ class LocalEngineLoader:
         """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
         cannot be made."""
         # Here and not above: the site is put together in processes that never load a model.
-        from inference.engine.llama import LlamaModel, LlamaRunner
+        from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
+        constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
         admission = admit(self._config.num_cells)
         thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
         client = EngineClient(thread, admission)
         await client.start()
-        return LocalEngine(model.description(self._model_id), model.tokenizer, thread, client)
+        description = model.description(self._model_id)
+        return LocalEngine(description, model.tokenizer, constraints, thread, client)

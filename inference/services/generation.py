@@ -1,7 +1,7 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
     validated request → served model → prompt text and token ids (on a small thread pool, since
-    rendering and tokenizing hold the event loop too long) → max_tokens → limits → entrance →
+    rendering and tokenizing hold the event loop too long) → constraint → max_tokens → limits → entrance →
     GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 
+from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
@@ -25,6 +26,7 @@ from inference.prompting.token_limit import (
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
@@ -47,12 +49,14 @@ class GenerationService:
         catalog: ModelCatalog,
         prompt_pool: PromptPool,
         entrance: Entrance,
+        constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
         chat_defaults: ChatDefaults | None = None,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._entrance = entrance
+        self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
         self._chat_defaults = chat_defaults or ChatDefaults()
 
@@ -75,8 +79,15 @@ class GenerationService:
             num_messages=len(request.messages),
             num_tokens=len(prompt.token_ids),
         )
+        constraint = await self._constraint(model, request, caller)
         generation = self._generation(
-            model, prompt.token_ids, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
+            model,
+            prompt.token_ids,
+            request,
+            caller,
+            lifecycle,
+            constraint=constraint,
+            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
         reader = _reader(model, request)
@@ -94,8 +105,15 @@ class GenerationService:
             caller.user_id, lambda: model.prompts.completion(request.prompt, times)
         )
         _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
+        constraint = await self._constraint(model, request, caller)
         generation = self._generation(
-            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
+            model,
+            prompt,
+            request,
+            caller,
+            lifecycle,
+            constraint=constraint,
+            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
         reader = _reader(model, request)
@@ -109,6 +127,7 @@ class GenerationService:
         caller: Caller,
         lifecycle: RequestLifecycle,
         *,
+        constraint: OutputConstraint | None,
         default_max_tokens: int,
     ) -> GenerationRequest:
         description = model.description
@@ -140,6 +159,19 @@ class GenerationService:
             ),
             user_id=caller.user_id,
             priority=caller.priority,
+            constraint=constraint,
+        )
+
+    async def _constraint(
+        self, model: ServedModel, request: OutputRequest, caller: Caller
+    ) -> OutputConstraint | None:
+        if request.constraint is None:
+            return None
+        return await self._constraints.constraint_compile(
+            compiler=model.constraints,
+            spec=request.constraint,
+            user_id=caller.user_id,
+            param=request.constraint_param,
         )
 
 

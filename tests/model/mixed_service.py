@@ -29,7 +29,7 @@ from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel, LlamaRunner
+from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 from inference.engine.local import LocalEngine
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.stats import EngineStatistics
@@ -102,7 +102,8 @@ class TroubledLoader:
         self.thread = EngineThread(make_runner, self._config, admission, SystemClock())
         self.client = EngineClient(self.thread, admission)
         await self.client.start()
-        return LocalEngine(model.description("tiny"), model.tokenizer, self.thread, self.client)
+        constraints = LlamaConstraintCompiler(model.tokenizer)
+        return LocalEngine(model.description("tiny"), model.tokenizer, constraints, self.thread, self.client)
 
 
 class ForgetfulLedger(MemoryLedger):

@@ -10,13 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inference.engine.llama.constraints import LlamaConstraintCompiler
     from inference.engine.llama.model import LlamaModel
     from inference.engine.llama.runner import LlamaRunner
     from inference.engine.llama.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaModel", "LlamaRunner", "LlamaTokenizer"]
+__all__ = ["LlamaConstraintCompiler", "LlamaModel", "LlamaRunner", "LlamaTokenizer"]
 
 _HOMES = {
+    "LlamaConstraintCompiler": "constraints",
     "LlamaModel": "model",
     "LlamaRunner": "runner",
     "LlamaTokenizer": "tokenizer",

@@ -7,6 +7,7 @@ name, and so is dropping the middle of a conversation that does not fit.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from inference.domain.conversation import TemplateOptions
@@ -20,6 +21,7 @@ from inference.openai.protocol import MAX_INT32
 from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.responses.items import ItemReader, Items, input_items
 from inference.openai.responses.protocol import ResponseRequest
+from inference.openai.structured_output import read_text_format
 from inference.openai.template_fields import read_template_kwargs
 from inference.openai.tool_fields import read_tool_use
 from inference.openai.validation import MAX_CHAT_LOGPROBS, output_members, read_model, read_output
@@ -40,6 +42,7 @@ _REFUSALS: Mapping[str, Refusal] = {
     "prompt": _NEVER,
     "truncation": Refusal(lambda value: value == "disabled"),
     "messages": Refusal(lambda value: False, "Use 'input'."),
+    "response_format": Refusal(lambda value: False, "Use 'text.format'."),
 }
 
 
@@ -63,7 +66,9 @@ def parse_response_request(
     tool_use = read_tool_use(fields, ignored)
     kwargs = read_template_kwargs(fields)
     reasoning = read_reasoning(fields, kwargs, ignored)
-    verbosity = _text(fields)
+    text = Fields(fields.mapping("text") or {}, "text.")
+    output_format = read_text_format(text)
+    verbosity = text.choice("verbosity", VERBOSITIES)
     max_tokens = [fields.integer(name, 1, MAX_INT32) for name in _MAX_TOKENS]
     is_stored = fields.boolean("store")
     fields.integer("max_tool_calls", 1, MAX_INT32)  # of tools that OpenAI runs; there are none
@@ -77,12 +82,19 @@ def parse_response_request(
         ignored=ignored,
         strict_fields=strict_fields,
     )
+    if output_format is not None:
+        if shared.constraint is not None:
+            param = shared.constraint_param
+            raise InvalidRequest(
+                f"Invalid '{param}': it cannot be used together with 'text.format'.", param=param
+            )
+        shared = replace(shared, constraint=output_format.spec, constraint_param=output_format.param)
     echo = {
         "tools": [_tool_object(tool) for tool in tool_use.tools],
         "tool_choice": _choice_object(given_choice),
         "parallel_tool_calls": fields.boolean("parallel_tool_calls") is not False,
         "reasoning": {"effort": reasoning.effort, "summary": None},
-        "text": {"format": {"type": "text"}, "verbosity": verbosity},
+        "text": {"format": text.mapping("format") or {"type": "text"}, "verbosity": verbosity or "medium"},
         "service_tier": "default",
         "safety_identifier": fields.take("safety_identifier"),
         "top_logprobs": num_top_logprobs or 0,
@@ -119,20 +131,6 @@ def _messages(
     if not any((turn.content or "").strip() or turn.tool_calls or turn.role == "tool" for turn in turns):
         raise fields.fail("input", "at least one item must have text that is not blank")
     return (*([ChatMessage("system", instructions)] if instructions else []), *turns)
-
-
-def _text(fields: Fields) -> str:
-    """The verbosity; a format other than plain text is not served here yet."""
-    given = fields.mapping("text")
-    if given is None:
-        return "medium"
-    text = Fields(given, "text.")
-    format = text.mapping("format")
-    if format is not None and format.get("type") != "text":
-        raise UnsupportedParameter(
-            "'text.format' is not supported here with this value.", param="text.format"
-        )
-    return text.choice("verbosity", VERBOSITIES) or "medium"
 
 
 def _logprobs(fields: Fields) -> int | None:

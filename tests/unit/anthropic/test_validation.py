@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from inference.anthropic.validation import parse_count_request, parse_messages_request
+from inference.domain.constraint import JsonSchema
 from inference.domain.errors import InvalidRequest
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
@@ -252,6 +253,20 @@ def test_thinking(thinking: object, options: ReasoningOptions) -> None:
 )
 def test_what_is_wrong_is_named(fields: dict[str, Any], param: str) -> None:
     assert refusal(**fields).param == param
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("field", ["output_config", "output_format"])
+def test_a_schema_for_the_answer(field: str) -> None:
+    format = {"type": "json_schema", "schema": SCHEMA}
+    asked = read(**{field: {"format": format} if field == "output_config" else format})
+    assert asked.constraint == JsonSchema(SCHEMA)
+    assert asked.constraint_param.startswith(field)
+    wrong = {**format, "schema": None}
+    error = refusal(**{field: {"format": wrong} if field == "output_config" else wrong})
+    assert error.param == asked.constraint_param
 
 
 def test_fields_that_nobody_defines() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.domain.constraint import AnyJson, JsonSchema
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
 from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolCall, ToolMode
@@ -127,6 +128,19 @@ def test_tools_are_flat_and_told_in_full() -> None:
     assert read(tools=[TOOL]).echo["tool_choice"] == "auto"
 
 
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def test_the_form_of_the_answer() -> None:
+    format = {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}
+    asked = read(text={"format": format})
+    assert (asked.constraint, asked.constraint_param) == (JsonSchema(SCHEMA), "text.format.schema")
+    assert asked.echo["text"]["format"] == format
+    assert read(text={"format": {"type": "json_object"}}).constraint == AnyJson()
+    both = refusal(text={"format": format}, structured_outputs={"regex": "a"})
+    assert both.param == "structured_outputs.regex"
+
+
 def test_logprobs_are_included_by_name() -> None:
     assert read(include=["message.output_text.logprobs"], top_logprobs=3).num_top_logprobs == 3
     assert read(include=["message.output_text.logprobs"]).num_top_logprobs == 0
@@ -170,6 +184,10 @@ def test_logprobs_are_included_by_name() -> None:
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [TOOL], "tool_choice": {"type": "file_search"}}, "tool_choice.type"),
         ({"text": {"verbosity": "loud"}}, "text.verbosity"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
         ({"messages": []}, "messages"),
     ],
