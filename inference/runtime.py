@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
@@ -39,6 +39,7 @@ from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering, response_members
+from inference.parsing.formats.registry import reads_tool_calls
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
@@ -225,7 +226,8 @@ class Runtime:
         try:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
-            prompts = PromptBuilder(tokenizer, description, policy=self.settings.prompt_policy)
+            policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
+            prompts = PromptBuilder(tokenizer, description, policy=policy)
         except ModelLoadError as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
@@ -332,6 +334,7 @@ class Runtime:
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
+            offers_tools=bool(request.tool_use.callable_tools),
         )
 
     def response_rendering(self, request: ResponseRequest, *, is_stored: bool) -> ResponseRendering:

@@ -25,6 +25,7 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
@@ -79,7 +80,8 @@ class GenerationService:
             num_messages=len(request.messages),
             num_tokens=len(prompt.token_ids),
         )
-        constraint = await self._constraint(model, request, caller)
+        answer = chat_answer(request, prompt)
+        constraint = await self._chat_constraint(model, answer, caller)
         generation = self._generation(
             model,
             prompt.token_ids,
@@ -90,7 +92,7 @@ class GenerationService:
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
-        reader = _reader(model, request)
+        reader = answer.reader(model)
         return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
@@ -162,6 +164,24 @@ class GenerationService:
             constraint=constraint,
         )
 
+    async def _chat_constraint(
+        self, model: ServedModel, answer: ChatAnswer, caller: Caller
+    ) -> OutputConstraint | None:
+        """Of the first of the answer's specs that can be kept, with its thinking. Raises InvalidRequest."""
+        compiled: OutputConstraint | None = None
+        for index, spec in enumerate(answer.specs):
+            try:
+                compiled = await self._constraints.constraint_compile(
+                    compiler=model.constraints, spec=spec, user_id=caller.user_id, param=answer.param
+                )
+                break
+            except InvalidRequest:
+                if index == len(answer.specs) - 1:
+                    raise
+        if compiled is None and answer.request.reasoning.max_tokens is None:
+            return None
+        return await self._prompt_pool.run(caller.user_id, lambda: answer.constraint(model, compiled))
+
     async def _constraint(
         self, model: ServedModel, request: OutputRequest, caller: Caller
     ) -> OutputConstraint | None:
@@ -175,8 +195,8 @@ class GenerationService:
         )
 
 
-def _reader(model: ServedModel, request: OutputRequest) -> AnswerReader:
-    """Of an answer in which nothing is parsed."""
+def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
+    """A completion is text and nothing else."""
     return AnswerReader(
         model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
     )
