@@ -64,7 +64,18 @@ class ResponsesConsumer(GeneratingConsumer):
     async def start(
         self, request: ResponseRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
-        return await self._runtime.generation.start_chat(request, caller, lifecycle)
+        try:
+            return await self._runtime.generation.start_chat(request, caller, lifecycle)
+        except InvalidRequest as error:
+            raise _in_own_words(error) from None
+
+
+def _in_own_words(error: InvalidRequest) -> InvalidRequest:
+    """A chat's objection to its messages is one to the input, which they were made of."""
+    if error.param != "messages":
+        return error
+    message = error.message.replace("'messages'", "'input'")
+    return type(error)(message, param="input", code=error.code, reason=error.reason)
 
 
 def _stored(request: ResponseRequest, rendering: ResponseRendering) -> StoredResponse:

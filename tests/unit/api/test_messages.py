@@ -164,3 +164,56 @@ async def test_tokens_are_counted_without_a_record(site: Site) -> None:
     assert site.records == [] and site.engine.handles == []
     wrong = await site.post("/v1/messages/count_tokens", b"{}")
     assert (wrong.status, wrong.json()["type"]) == (400, "error")
+
+
+TOOL = {"name": "look", "input_schema": {"type": "object"}}
+CALL = 'Looking.\nTOOL_CALL {"name": "look", "arguments": {"at": "é"}}'
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_calls_are_blocks(site: Site, is_stream: bool) -> None:
+    site.engine.play = lambda handle: handle.start().say(CALL[:30]).say(CALL[30:]).finish()
+    answer = await site.post("/v1/messages", body(tools=[TOOL], stream=is_stream))
+
+    if is_stream:
+        found = [value for _, value in events(answer)]
+        started = [value["content_block"] for value in found if value["type"] == "content_block_start"]
+        assert [block["type"] for block in started] == ["text", "tool_use"]
+        pieces = [
+            value["delta"].get("partial_json", "") for value in found if "index" in value and "delta" in value
+        ]
+        assert json.loads("".join(pieces)) == {"at": "é"}
+        reason = found[-2]["delta"]["stop_reason"]
+    else:
+        text, call = answer.json()["content"]
+        assert text["text"].strip() == "Looking."
+        assert (call["name"], call["input"]) == ("look", {"at": "é"})
+        reason = answer.json()["stop_reason"]
+    assert reason == "tool_use"
+
+
+async def test_a_call_and_its_result_are_told_to_the_model(site: Site) -> None:
+    site.engine.play = lambda handle: handle.start().say("7").finish()
+    turns = [
+        *HI,
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "é"}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "seven"}]},
+    ]
+    answer = await site.post("/v1/messages", body(messages=turns, tools=[TOOL]))
+    assert answer.status == 200
+    prompt = bytes(one for one in site.engine.handles[0].request.prompt_token_ids if one < 256).decode()
+    assert "look" in prompt and "seven" in prompt and "é" in prompt
+
+
+async def test_an_answer_that_is_begun_is_continued(site: Site) -> None:
+    site.engine.play = lambda handle: handle.start().say(" 7").finish()
+    turns = [*HI, {"role": "assistant", "content": "The answer is"}]
+    answer = await site.post("/v1/messages", body(messages=turns))
+    assert answer.json()["content"] == [{"type": "text", "text": " 7"}]
+    prompt = bytes(one for one in site.engine.handles[0].request.prompt_token_ids if one < 256)
+    assert prompt.endswith(b"assistant\nThe answer is")
+    counted = await site.post("/v1/messages/count_tokens", body(messages=turns))
+    assert counted.json()["input_tokens"] == len(site.engine.handles[0].request.prompt_token_ids)

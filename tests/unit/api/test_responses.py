@@ -201,3 +201,34 @@ async def test_methods_and_keys(site: Site) -> None:
     wrong = await exchange(site.app, "POST", "/v1/responses/resp_1", b"{}", headers=site.headers())
     assert (wrong.status, wrong.headers["allow"]) == (405, "GET, DELETE")
     assert (await exchange(site.app, "GET", "/v1/responses/resp_1")).status == 401
+
+
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+CALL = 'Looking.\nTOOL_CALL {"name": "look", "arguments": {"at": "é"}}'
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_calls_are_items(site: Site, is_stream: bool) -> None:
+    says(site, CALL)
+    answer = await site.post("/v1/responses", body(tools=[TOOL], stream=is_stream))
+    response = events(answer)[-1]["response"] if is_stream else answer.json()
+
+    message, call = response["output"]
+    assert message["content"][0]["text"].strip() == "Looking."
+    assert (call["type"], call["name"], call["status"]) == ("function_call", "look", "completed")
+    assert json.loads(call["arguments"]) == {"at": "é"}
+    assert call["call_id"] and call["call_id"] != call["id"]
+    assert response["status"] == "completed"
+    if is_stream:
+        deltas = [
+            event["delta"]
+            for event in events(answer)
+            if "function_call" in event["type"] and "delta" in event
+        ]
+        assert "".join(deltas) == call["arguments"]
+
+
+async def test_a_conversation_that_cannot_fit_names_the_input(site: Site) -> None:
+    answer = await site.post("/v1/responses", body(input="hi " * 5000))
+    error = answer.json()["error"]
+    assert (answer.status, error["code"], error["param"]) == (400, "context_length_exceeded", "input")
