@@ -38,9 +38,11 @@ from inference.engine.watchdog import Watchdog
 from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
-from inference.openai.ids import new_chat_completion_id, new_completion_id
+from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
+from inference.openai.responses.protocol import ResponseRequest
+from inference.openai.responses.rendering import ResponseRendering, response_members
 from inference.parsing.formats.registry import reads_tool_calls
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
@@ -49,6 +51,8 @@ from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_pool import PromptPool
+from inference.services.tokenization import TokenizationService
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import SessionRegistry, SessionStatistics
 
@@ -204,15 +208,18 @@ class Runtime:
         self._broker_probe = broker_probe
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
+        prompt_pool = PromptPool(self._prompt_pool, num_threads=PROMPT_THREADS)
         self._constraints = ConstraintDesk(allows_gbnf=settings.allows_gbnf)
         self._generation = GenerationService(
             catalog=self.catalog,
-            prompt_pool=self._prompt_pool,
-            num_prompt_threads=PROMPT_THREADS,
+            prompt_pool=prompt_pool,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
             chat_defaults=settings.chat_defaults,
+        )
+        self._tokenization = TokenizationService(
+            catalog=self.catalog, prompt_pool=prompt_pool, chat_defaults=settings.chat_defaults
         )
         self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
@@ -305,6 +312,12 @@ class Runtime:
         self.check_ready()
         return self._generation
 
+    @property
+    def tokenization(self) -> TokenizationService:
+        """Raises ServiceUnavailable while no model is there."""
+        self.check_ready()
+        return self._tokenization
+
     def check_ready(self) -> None:
         """Raises ServiceUnavailable while nothing can be generated."""
         if self.state is not RuntimeState.READY:
@@ -314,10 +327,13 @@ class Runtime:
 
     async def parse(self, parse: BodyParser[T], body: bytes) -> T:
         """A validated request. Large bodies are read on the pool: the loop has others to serve."""
-        strict = self.settings.strict_fields
-        if len(body) <= MAX_BODY_BYTES_ON_LOOP:
-            return parse(body, strict_fields=strict)
-        work = partial(parse, body, strict_fields=strict)
+        work = partial(parse, body, strict_fields=self.settings.strict_fields)
+        return await self.off_loop(work, num_bytes=len(body))
+
+    async def off_loop(self, work: Callable[[], T], *, num_bytes: int) -> T:
+        """The result of reading or writing so much JSON: at once, or on the pool where it would take long."""
+        if num_bytes <= MAX_BODY_BYTES_ON_LOOP:
+            return work()
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
 
     def lifecycle(self, identity: RequestIdentity) -> RequestLifecycle:
@@ -334,6 +350,18 @@ class Runtime:
             wants_logprobs=request.num_top_logprobs is not None,
             offers_tools=bool(request.tool_use.callable_tools),
         )
+
+    def response_rendering(self, request: ResponseRequest, *, is_stored: bool) -> ResponseRendering:
+        model = self.catalog.model(request.model).description
+        members = response_members(
+            request,
+            id=new_response_id(),
+            created=int(self._clock.unix_time()),
+            model=model.id,
+            sampling=request.sampling.resolve(model.sampling_defaults),
+            is_stored=is_stored,
+        )
+        return ResponseRendering(members=members, now=self._clock.unix_time)
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
         model = self.catalog.model(request.model).description

@@ -34,6 +34,7 @@ from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.ledger.database_calls import in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
@@ -115,7 +116,9 @@ def make_runtime(
         recorder=make_recorder(watching),
         ledger=ledger,
         answer_keeping=AnswerKeeping(
-            DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
+            DatabaseNamedRequests(),
+            DatabaseKeptTexts(timedelta(days=environment.text_retention_days)),
+            DatabaseKeptResponses(),
         ),
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),

@@ -9,7 +9,7 @@ import logging
 
 from accounts.contracts import Principal
 from inference.domain.errors import ServiceUnavailable
-from inference.domain.kept_answers import AnswerKeeping, KeptText, NamedRequest, SentAnswer
+from inference.domain.kept_answers import AnswerKeeping, KeptText, NamedRequest, SentAnswer, StoredResponse
 from inference.domain.message_deltas import AssistantMessage, MessageBuilder, MessageDelta
 from inference.streaming.lifecycle import RequestLifecycle
 
@@ -26,16 +26,19 @@ class AnswerKeeper:
         *,
         named: NamedRequest | None,
         principal: Principal,
+        keeps_text: bool,
         lifecycle: RequestLifecycle,
         body: bytes,
     ) -> None:
+        """`keeps_text`: what is asked and answered is kept."""
         self._keeping = keeping
         self._named = named
         self._principal = principal
         self._lifecycle = lifecycle
         self._body = body
-        self._keeps_text = principal.keeps_text
-        self._keeps_frames = principal.keeps_text and named is not None
+        self._keeps_text = keeps_text
+        self._keeps_frames = keeps_text and named is not None
+        self._stored: StoredResponse | None = None
         self._deltas: list[MessageDelta] = []
         self._frames: list[bytes] = []
         self._is_begun = False
@@ -62,9 +65,11 @@ class AnswerKeeper:
         if self._keeps_text:
             self._deltas += deltas
 
-    def complete(self) -> None:
-        """The request is recorded as completed, so it must not run again."""
+    def complete(self, stored: StoredResponse | None = None) -> None:
+        """The request is recorded as completed, so it must not run again. `stored` is what is kept of it
+        where it is a response that can be asked for again."""
         self._is_complete = True
+        self._stored = stored
 
     async def end(self, content_type: str = "") -> None:
         """Keep what is to be kept of a complete answer, and give the name of another one back. A database
@@ -87,13 +92,16 @@ class AnswerKeeper:
         return SentAnswer(200, content_type, b"".join(self._frames)) if self._keeps_frames else None
 
     def _text(self) -> KeptText:
+        stored = self._stored
+        answer = _as_text(MessageBuilder(self._deltas).message()) if stored is None else stored.object
         return KeptText(
             record_id=self._lifecycle.record_id,
             created_at=self._lifecycle.created_at,
             user_id=self._principal.user_id,
             key_id=self._principal.key_id,
             request=self._body.decode("utf-8", "replace"),
-            answer=_as_text(MessageBuilder(self._deltas).message()),
+            answer=answer,
+            stored=stored,
         )
 
 

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
-from accounts.keys import without_keys
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
-from inference.api.http import HttpRequest
+from inference.api.http import HttpRequest, ignored_headers
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.events import Usage
 from inference.domain.generation_result import GenerationResult
-from inference.domain.kept_answers import NamedRequest, SentAnswer
+from inference.domain.kept_answers import NamedRequest, SentAnswer, StoredResponse
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
 from inference.domain.phases import ResponseBuilt
@@ -32,7 +31,6 @@ from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
-from inference.openai.sse import DONE
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -53,7 +51,7 @@ class Rendering(Protocol):
 
     What the methods for streams return is sent as it is: any number of whole events, with or without
     names; empty where there is nothing to say. They are called in this order: `begin`, then `delta` and
-    `text_frame` as they come, then `end`. The stream's last word is HttpResponder's.
+    `text_frame` as they come, then `end` and `conclude`. Errors in a stream are told by `error_event`.
     """
 
     def begin(self, usage: Usage) -> bytes:
@@ -70,25 +68,31 @@ class Rendering(Protocol):
 
     def end(self, result: GenerationResult) -> bytes: ...
 
+    def conclude(self) -> bytes:
+        """Behind `end`, once the record of the answer and what is kept of it are safe: what tells the
+        client that all is done."""
+        ...
+
+    @property
+    def error_event(self) -> Callable[[SkippyError], bytes] | None:
+        """How this answer's stream tells of a failure and ends; None: as its wire always does."""
+        ...
+
     def whole(self, answer: Answer, result: GenerationResult) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A validated request and how its answer is written."""
+    """A validated request and how its answer is written. `stored` is asked, once the answer is complete,
+    for what is stored of it where it can be asked for again."""
 
     request: OutputRequest
     rendering: Rendering
+    stored: Callable[[], StoredResponse] | None = None
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
-        names = self.request.ignored_parameters
-        return (
-            ((b"x-ignored-parameters", without_keys(", ".join(names)).encode("ascii", "replace")),)
-            if names
-            else ()
-        )
+        return ignored_headers(self.request.ignored_parameters)
 
 
 class FrameWriter:
@@ -132,6 +136,10 @@ class GeneratingConsumer(ApiConsumer):
     async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
         """Wait until the request has its lane."""
         raise NotImplementedError
+
+    def keeps_text(self, request: Any, principal: Principal) -> bool:
+        """Whether what is asked and answered is kept; only a key that keeps text may say so."""
+        return principal.keeps_text
 
     # -- from the first byte to the record --------------------------------------------------------
 
@@ -221,7 +229,7 @@ class GeneratingConsumer(ApiConsumer):
             metadata=asked.metadata,
         )
         limit_s = self._runtime.settings.time_limits.of_request(asked.timeout_s)
-        keeper = self._make_keeper(request, principal, lifecycle, limit_s=limit_s)
+        keeper = self._make_keeper(request, asked, principal, lifecycle, limit_s=limit_s)
         earlier = await keeper.begin()
         if earlier is not None:
             await self._repeat(earlier, lifecycle)
@@ -245,6 +253,7 @@ class GeneratingConsumer(ApiConsumer):
     def _make_keeper(
         self,
         request: HttpRequest,
+        asked: OutputRequest,
         principal: Principal,
         lifecycle: RequestLifecycle,
         *,
@@ -267,6 +276,7 @@ class GeneratingConsumer(ApiConsumer):
             self._runtime.answer_keeping,
             named=named,
             principal=principal,
+            keeps_text=self.keeps_text(asked, principal),
             lifecycle=lifecycle,
             body=request.body,
         )
@@ -300,6 +310,8 @@ class GeneratingConsumer(ApiConsumer):
         self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle, keeper: AnswerKeeper
     ) -> None:
         question = self.question(asked)
+        if question.rendering.error_event is not None:
+            self.respond.error_event = question.rendering.error_event
         if asked.is_stream:
             self._keep_alive(question)
         stream = await self.start(asked, caller, lifecycle)
@@ -339,15 +351,15 @@ class GeneratingConsumer(ApiConsumer):
             if frames:
                 await self.respond.frame(frames)
         result, began_ts = stream.result, time.monotonic()
-        last = rendering.end(result)
+        last, conclusion = rendering.end(result), rendering.conclude()
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
-        keeper.add(last + DONE)
-        self._complete(stream, lifecycle, keeper)
+        keeper.add(last + conclusion)
+        self._complete(question, stream, lifecycle, keeper)
         # What the client needs is there at once; only the last word says that it is also recorded.
         await self.respond.frame(last)
         await lifecycle.recorded()
         await keeper.end(STREAM_TYPE.decode())
-        await self.respond.end_stream()
+        await self.respond.end_stream(conclusion)
 
     async def _whole(
         self,
@@ -363,10 +375,10 @@ class GeneratingConsumer(ApiConsumer):
             tokens += part.tokens
         result, began_ts = stream.result, time.monotonic()
         message = MessageBuilder(deltas).message()
-        body = question.rendering.whole(Answer(message, tuple(tokens)), result)
+        body = question.rendering.whole(Answer(message, tuple(tokens), tuple(deltas)), result)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
         keeper.add(body, *deltas)
-        self._complete(stream, lifecycle, keeper)
+        self._complete(question, stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
         await self.respond.json(body, headers=question.headers)
@@ -377,12 +389,14 @@ class GeneratingConsumer(ApiConsumer):
         elapsed_s = time.monotonic() - began_ts
         lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
-    def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper) -> None:
+    def _complete(
+        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+    ) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
         lifecycle.complete(stream.result.reason)
-        keeper.complete()
+        keeper.complete(None if question.stored is None else question.stored())
 
 
 def _frames(rendering: Rendering, part: AnswerPart) -> bytes:

@@ -69,10 +69,12 @@ class AnswerPart:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer, as the parts of a stream add up to it."""
+    """A whole answer, as the parts of a stream add up to it. `deltas` are what `message` was made of, for
+    wires that keep their order."""
 
     message: AssistantMessage
     tokens: tuple[ScoredToken, ...] = ()
+    deltas: tuple[MessageDelta, ...] = ()
 
 
 class MessageBuilder:

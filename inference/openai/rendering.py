@@ -30,7 +30,7 @@ from inference.domain.message_deltas import (
 from inference.domain.timings import Timings
 from inference.domain.tools import ToolCall
 from inference.openai.logprobs import chat_logprobs, completion_logprobs
-from inference.openai.sse import FRAME_BEGIN, FRAME_END
+from inference.openai.sse import DONE, FRAME_BEGIN, FRAME_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,8 @@ class ChatRendering:
     as OpenAI has it. Otherwise content is a string from the beginning.
     """
 
+    error_event = None
+
     def __init__(
         self,
         *,
@@ -161,6 +163,9 @@ class ChatRendering:
     def end(self, result: GenerationResult) -> bytes:
         return self._chunk({}, reason=result.reason) + self._chunks.usage(result)
 
+    def conclude(self) -> bytes:
+        return DONE
+
     def whole(self, answer: Answer, result: GenerationResult) -> bytes:
         """The body of an answer that is not streamed."""
         said = answer.message
@@ -200,6 +205,8 @@ class CompletionRendering:
     reason for chunks; its API and its clients do, as null.
     """
 
+    error_event = None
+
     def __init__(
         self,
         *,
@@ -233,6 +240,9 @@ class CompletionRendering:
     def end(self, result: GenerationResult) -> bytes:
         choice = {"index": 0, "text": "", "logprobs": None, "finish_reason": result.reason.value}
         return self._chunks.choice(choice) + self._chunks.usage(result)
+
+    def conclude(self) -> bytes:
+        return DONE
 
     def whole(self, answer: Answer, result: GenerationResult) -> bytes:
         text = answer.message.content or ""

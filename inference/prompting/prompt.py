@@ -116,14 +116,17 @@ class PromptBuilder:
         times: PromptTimes | None = None,
         *,
         media: Mapping[str, Sequence[MediaPiece]] | None = None,
+        must_fit: bool = True,
     ) -> ChatPrompt:
         """The prompt of a conversation; `media` is what stands for each of its pictures and sounds, by
         mark. Raises InvalidRequest (the template's objections) and
         ContextLengthExceeded, with param "messages"; InvalidRequest with param "chat_template" where
-        the request's own is at fault. Fills in `times`."""
+        the request's own is at fault. Fills in `times`. Without `must_fit`, only the template's bounds
+        hold, for those who want to know how long it is."""
         parts = [part for message in conversation.messages for part in message.media]
         messages = with_one_system_role(conversation.messages)
-        self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
+        if must_fit:
+            self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
         began_ts = time.monotonic()
         prepared = self._templates.choose(conversation)
         conversation = replace(conversation, messages=messages)
@@ -140,7 +143,8 @@ class PromptBuilder:
         pieces = media or {}
         segments = cut_at_marks(marks.segments(rendered.text), pieces)
         num_bytes = sum(_num_bytes(segment.text) for segment in segments)
-        self.check_size(num_bytes, param="messages")
+        if must_fit:
+            self.check_size(num_bytes, param="messages")
         rendered_ts = time.monotonic()
         places: list[MediaPlace] = []
         ids = self._ids(segments, pieces, places)
@@ -150,7 +154,7 @@ class PromptBuilder:
             times.num_text_bytes = num_bytes
             times.tokenize_s = time.monotonic() - rendered_ts
         return ChatPrompt(
-            token_ids=self._checked(ids, "messages"),
+            token_ids=self._checked(ids, "messages", must_fit=must_fit),
             answer_begin=marks.unmarked(rendered.answer_begin),
             template_source=prepared.source,
             is_emulated=is_emulated,
@@ -199,11 +203,12 @@ class PromptBuilder:
                 param="prompt",
             )
 
-    def _checked(self, ids: tuple[int, ...], param: str) -> tuple[int, ...]:
+    def _checked(self, ids: tuple[int, ...], param: str, *, must_fit: bool = True) -> tuple[int, ...]:
         """The engine must never be given nothing: there would be nothing to take logits from."""
         if not ids:
             raise InvalidRequest(f"Invalid '{param}': it makes a prompt of no tokens.", param=param)
-        check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
+        if must_fit:
+            check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
         return ids
 
     def _ids(

@@ -112,8 +112,8 @@ class TroubledLoader:
         self.thread = EngineThread(make_runner, self._config, admission, SystemClock())
         self.client = EngineClient(self.thread, admission)
         await self.client.start()
-        constraints = LlamaConstraintCompiler(model.tokenizer)
         projector = None if self._make_projector is None else self._make_projector(model)
+        constraints = LlamaConstraintCompiler(model.tokenizer)
         description = model.description("tiny")
         return LocalEngine(
             description,
@@ -122,6 +122,51 @@ class TroubledLoader:
             thread=self.thread,
             client=self.client,
             projector=projector,
+        )
+
+
+class ForgetfulLedger(MemoryLedger):
+    """Says of each request that it is recorded, and keeps nothing: what is left afterwards is counted."""
+
+    def open(self, live: LiveRequest) -> None:
+        pass
+
+    def note(self, live: LiveRequest) -> None:
+        pass
+
+    def record(self, summary: RequestSummary) -> asyncio.Future[None]:
+        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        safe.set_result(None)
+        return safe
+
+    def hurry(self) -> None:
+        pass
+
+
+class MixedService:
+    """Use as an async context manager."""
+
+    def __init__(
+        self,
+        model_path: Path,
+        config: EngineConfig,
+        *,
+        num_users: int,
+        seed: int,
+        make_projector: Callable[[LlamaModel], MediaProjector] | None = None,
+    ) -> None:
+        self._keys = [mint().plaintext for _ in range(num_users)]
+        self._principals = {
+            key: KeyLookup(KeyState.VALID, Principal(user, f"user{user}", user, "test"))
+            for user, key in enumerate(self._keys)
+        }
+        self.records: list[RequestSummary] = []
+        self.loader = TroubledLoader(
+            model_path,
+            config,
+            num_promised_cells=4 * config.num_cells,
+            seed=seed,
+            make_projector=make_projector,
         )
         kept = MemoryKeeping()
         self.runtime = Runtime(
