@@ -22,6 +22,7 @@ from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
+from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
@@ -42,6 +43,7 @@ from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.media_desk import MediaDesk
@@ -84,6 +86,7 @@ class RuntimeSettings:
     max_waiting: int
     strict_fields: bool = False
     has_shared_prefixes: bool = False
+    allows_gbnf: bool = False
     watchdog_s: float = 120.0
     session_header: str = ""
     """The one header that names a trusted session, in lower case; empty: none does."""
@@ -123,6 +126,9 @@ class Engine(Protocol):
 
     @property
     def projector(self) -> MediaProjector | None: ...
+
+    @property
+    def constraints(self) -> ConstraintCompiler: ...
 
     @property
     def is_alive(self) -> bool: ...
@@ -197,11 +203,13 @@ class Runtime:
         self._broker_probe = broker_probe
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
+        self._constraints = ConstraintDesk(allows_gbnf=settings.allows_gbnf)
         self._generation = GenerationService(
             catalog=self.catalog,
             prompt_pool=self._prompt_pool,
             num_prompt_threads=PROMPT_THREADS,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
+            constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
             chat_defaults=settings.chat_defaults,
         )
@@ -231,9 +239,11 @@ class Runtime:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
             return
-        limits = self.settings.media_limits
-        media = MediaDesk(self.engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
-        self.catalog.add(ServedModel(description, tokenizer, prompts, self.engine.backend, media))
+        limits, engine = self.settings.media_limits, self.engine
+        media = MediaDesk(engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
+        self.catalog.add(
+            ServedModel(description, tokenizer, prompts, engine.backend, engine.constraints, media)
+        )
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
             _log.info("model %s is ready", description.id)
@@ -282,6 +292,7 @@ class Runtime:
         for model in self.catalog.models():
             await asyncio.to_thread(model.media.close)
         self._prompt_pool.shutdown(wait=False, cancel_futures=True)
+        self._constraints.close()
         self.state = RuntimeState.STOPPED
 
     # -- for the doors ----------------------------------------------------------------------------

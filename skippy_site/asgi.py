@@ -86,6 +86,7 @@ def make_runtime(
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
+            allows_gbnf=environment.allow_gbnf,
             watchdog_s=environment.watchdog_s,
             session_header=environment.session_header.lower(),
             time_limits=TimeLimits(

@@ -213,6 +213,9 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             "a revocation is then obeyed that much later"
         ),
     ] = 0.0
+    allow_gbnf: Annotated[
+        bool, Meta(description="take grammars in llama.cpp's notation (GBNF) from clients")
+    ] = False
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
+from accounts.keys import without_keys
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
@@ -73,7 +74,11 @@ class Question:
     def headers(self) -> tuple[Header, ...]:
         """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
         names = self.request.ignored_parameters
-        return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
+        return (
+            ((b"x-ignored-parameters", without_keys(", ".join(names)).encode("ascii", "replace")),)
+            if names
+            else ()
+        )
 
 
 class FrameWriter:

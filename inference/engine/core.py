@@ -218,7 +218,9 @@ class EngineCore:
                 self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
             logprobs = (all_logprobs[index],) if index in all_logprobs else ()
             events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
-            if num_generated >= sequence.max_tokens:
+            if index in result.ended:
+                self._end(sequence, Finished(FinishReason.STOP, now_ts))
+            elif num_generated >= sequence.max_tokens:
                 self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
 
     def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:

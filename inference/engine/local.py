@@ -22,7 +22,7 @@ from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
 
 if TYPE_CHECKING:
-    from inference.engine.llama import LlamaModel
+    from inference.engine.llama import LlamaConstraintCompiler, LlamaModel
 
 STOP_PATIENCE_S = 20.0
 
@@ -34,12 +34,15 @@ class LocalEngine:
         self,
         description: ModelDescription,
         tokenizer: Tokenizer,
+        constraints: LlamaConstraintCompiler,
         thread: EngineThread,
         client: EngineClient,
+        *,
         projector: MediaProjector | None = None,
     ) -> None:
         self.description = description
         self.tokenizer = tokenizer
+        self.constraints = constraints
         self.backend = client
         self.projector = projector
         self._thread = thread
@@ -62,6 +65,7 @@ class LocalEngine:
 
     async def stop(self) -> None:
         await self.backend.stop(STOP_PATIENCE_S)
+        self.constraints.close()
 
 
 class LocalEngineLoader:
@@ -87,7 +91,7 @@ class LocalEngineLoader:
         """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
         cannot be made."""
         # Here and not above: the site is put together in processes that never load a model.
-        from inference.engine.llama import LlamaModel, LlamaRunner
+        from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
         projector: MediaProjector | None = None
@@ -100,11 +104,12 @@ class LocalEngineLoader:
         description = model.description(self._model_id)
         if projector is not None:
             description = replace(description, media_kinds=projector.kinds)
+        constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
         admission = admit(self._config.num_cells)
         thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
         client = EngineClient(thread, admission)
         await client.start()
-        return LocalEngine(description, model.tokenizer, thread, client, projector)
+        return LocalEngine(description, model.tokenizer, constraints, thread, client, projector=projector)
 
     def _load_projector(self, model: LlamaModel) -> MediaProjector:
         from inference.engine.llama import LlamaProjector

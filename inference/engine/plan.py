@@ -128,7 +128,8 @@ class StepOutcome(Enum):
 class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
-    `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch.
+    `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch. `ended`
+    has i where the answer is complete with that token: its constraint lets nothing follow.
     `compute_s` of the time were in the model, the rest went to drawing.
     """
 
@@ -136,6 +137,7 @@ class StepResult:
     token_ids: tuple[int, ...] | list[int] = ()
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
     signals: Mapping[int, TokenSignal] = field(default_factory=dict)
+    ended: frozenset[int] = frozenset()
     compute_s: float = 0.0
 
 

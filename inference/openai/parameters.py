@@ -1,7 +1,7 @@
 """Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
 
 A parameter that is silently dropped turns a benchmark into noise (echo, n_probs) or an answer
-into one that the caller did not ask for (n, response_format). A value that asks for nothing
+into one that the caller did not ask for (n, modalities). A value that asks for nothing
 is another matter: SDKs send `n: 1`, `best_of: 1` and `echo: false` all day. So each parameter
 here has its neutral values; anything else is refused by name.
 """
@@ -51,10 +51,6 @@ def _exactly(*neutral: object) -> Callable[[object], bool]:
     return lambda value: any(type(value) is type(one) and value == one for one in neutral)
 
 
-def _text_format(value: object) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text"
-
-
 _NOT_ZERO = Refusal(_number(0))
 _NOT_FALSE = Refusal(_exactly(False))
 _NOT_EMPTY_LIST = Refusal(_exactly([]))
@@ -65,14 +61,10 @@ _HARMLESS_NUMBER = Refusal(_any_number)
 _BOTH: Mapping[str, Refusal] = {
     "n": Refusal(_number(1)),
     "best_of": Refusal(_number(1)),
-    "structured_outputs": _ALWAYS,
-    "json_schema": _ALWAYS,
-    "grammar": _ALWAYS,
-    "guided_json": _ALWAYS,
-    "guided_regex": _ALWAYS,
-    "guided_choice": _ALWAYS,
-    "guided_grammar": _ALWAYS,
-    "response_format": Refusal(_text_format),
+    "guided_json": Refusal(_never, "Use 'structured_outputs'."),
+    "guided_regex": Refusal(_never, "Use 'structured_outputs'."),
+    "guided_choice": Refusal(_never, "Use 'structured_outputs'."),
+    "guided_grammar": Refusal(_never, "Use 'structured_outputs'."),
     "adaptive": _ALWAYS,
     "adaptive_target": _ALWAYS,
     "adaptive_decay": _HARMLESS_NUMBER,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inference.domain.constraint import ConstraintSpec
 from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningOptions
@@ -125,6 +126,7 @@ class OutputRequest:
 
     `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
     for logprobs at all. `timeout_s` can only lower the service's own limit.
+    `constraint` is what the answer has to be, and `constraint_param` the field that says so.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
@@ -142,6 +144,8 @@ class OutputRequest:
     metadata: Mapping[str, str] | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+    constraint: ConstraintSpec | None = None
+    constraint_param: str = ""
     ignored_parameters: tuple[str, ...] = ()
 
 

@@ -35,6 +35,7 @@ from inference.openai.protocol import (
 )
 from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.sampling_fields import read_sampling
+from inference.openai.structured_output import read_output_format
 from inference.openai.template_fields import read_template, read_template_kwargs
 from inference.openai.tool_fields import read_tool_use
 
@@ -128,6 +129,7 @@ def _output(
     is_stream = fields.boolean("stream") or False
     wants_usage = _wants_usage(fields, is_stream, ignored)
     check_harmless(fields)
+    output_format = read_output_format(fields)
     request = OutputRequest(
         model=model,
         sampling=read_sampling(fields),
@@ -143,6 +145,8 @@ def _output(
         metadata=read_metadata(fields),
         prompt_cache_key=fields.string("prompt_cache_key", max_chars=MAX_LABEL_CHARS, is_label=True),
         prompt_cache_retention=fields.choice("prompt_cache_retention", CACHE_RETENTIONS),
+        constraint=None if output_format is None else output_format.spec,
+        constraint_param="" if output_format is None else output_format.param,
     )
     ignored.extend(fields.unknown())
     if not ignored:

@@ -17,8 +17,8 @@ from jinja2 import TemplateError, nodes
 from jinja2.environment import Template
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
-from inference.domain.errors import InvalidRequest
-from inference.prompting.render_budget import MAX_RENDER_CPU_S, RenderBudget, RenderBudgetExceeded
+from inference.domain.errors import ContextLengthExceeded, InvalidRequest
+from inference.prompting.render_budget import MAX_RENDER_CPU_S, RenderBudget, TooMuchText
 from inference.prompting.sandbox import BoundedEnvironment
 
 MAX_SOURCE_CHARS = 1024 * 1024
@@ -85,10 +85,16 @@ class ChatTemplate:
         """The prompt for `messages`, up to where the model's answer begins unless `variables` say
         otherwise (`add_generation_prompt`, `tools`, and whatever else a template looks at).
 
-        Raises InvalidRequest with param "messages".
+        Raises InvalidRequest with param "messages"; ContextLengthExceeded for more than `max_chars`.
         """
         try:
             return self._render(messages, variables or {})
+        except TooMuchText:
+            raise ContextLengthExceeded(
+                f"The prompt would have more than {self._environment.budget.max_chars} characters, and this "
+                "model's context holds fewer. Please shorten messages and tools.",
+                param="messages",
+            ) from None
         except _Objection as objection:
             reason = f"The model's chat template refuses these messages: {objection}"
         except (TemplateError, TypeError) as error:
@@ -107,7 +113,7 @@ class ChatTemplate:
             pieces.append(piece)
             num_chars += len(piece)
             if num_chars > environment.budget.max_chars:
-                raise RenderBudgetExceeded("it makes too much text")
+                raise TooMuchText()
         return "".join(pieces)
 
     def _compile(self, source: str) -> tuple[Template, frozenset[str]]:

@@ -136,7 +136,7 @@ class PromptBuilder:
             rendered = render_chat(prepared.template, prepared.traits, conversation, marks)
         except InvalidRequest as error:
             param = error.param if conversation.template.source is None else "chat_template"
-            raise InvalidRequest(marks.unmarked(error.message), param=param) from None
+            raise type(error)(marks.unmarked(error.message), param=param) from None
         pieces = media or {}
         segments = cut_at_marks(marks.segments(rendered.text), pieces)
         num_bytes = sum(_num_bytes(segment.text) for segment in segments)

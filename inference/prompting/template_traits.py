@@ -172,7 +172,7 @@ class _Probe:
             if shape is not None:
                 turns = self._called([shape.call("qzvalue")])[:3]
                 turns[1][key] = "qzthought"
-                if "qzthought" in self._trial.rendered(turns, {**thinking, "tools": [_TOOL]}):
+                if "qzthought" in self._trial.rendered(turns, {**thinking, **_OFFER}):
                     return key
         return None
 
@@ -189,7 +189,7 @@ class _Probe:
         return _turn(role, text, self._is_typed)
 
     def _rendered(self, turns: Sequence[Turn]) -> str:
-        return self._trial.rendered(turns, {"tools": [_TOOL]})
+        return self._trial.rendered(turns, _OFFER)
 
     def _writes(self, *turns: tuple[str, str]) -> bool:
         """Whether the texts of all these roles' turns come out."""
@@ -209,6 +209,8 @@ _TOOL = {
         },
     },
 }
+
+_OFFER = {"tools": [_TOOL], "tool_choice": "auto", "parallel_tool_calls": True}
 
 
 def _turn(role: str, text: str, is_typed: bool) -> Turn:

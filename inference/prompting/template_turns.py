@@ -19,8 +19,8 @@ from inference.prompting.call_arguments import arguments_object
 from inference.prompting.control_text import PromptMarks
 from inference.prompting.template_traits import TemplateTraits, Turn
 from inference.prompting.thinking_history import split_thinking
+from inference.prompting.turn_text import BETWEEN, with_text_before
 
-_BETWEEN = "\n\n"
 _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 _NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -58,22 +58,18 @@ def _with_system_in_place(messages: Sequence[ChatMessage], traits: TemplateTrait
         if message.role == "system":
             text = message.content or ""
             if traits.has_system_role and not waiting and all(turn.role == "system" for turn in turns):
-                turns = [_with_text_before(message, turn.content or "") for turn in turns] or [message]
+                turns = [with_text_before(message, turn.content or "") for turn in turns] or [message]
             elif text.strip():
                 waiting.append(text)
             continue
         if waiting and message.role == "user":
-            turns.append(_with_text_before(message, _BETWEEN.join(waiting)))
+            turns.append(with_text_before(message, BETWEEN.join(waiting)))
             waiting = []
         else:
             turns.append(message)
     if waiting:
-        turns.append(ChatMessage(role="user", content=_BETWEEN.join(waiting)))
+        turns.append(ChatMessage(role="user", content=BETWEEN.join(waiting)))
     return turns
-
-
-def _with_text_before(message: ChatMessage, text: str) -> ChatMessage:
-    return replace(message, content=_BETWEEN.join([part for part in (text, message.content) if part]))
 
 
 def _with_single_calls(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

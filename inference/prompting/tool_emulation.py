@@ -16,6 +16,7 @@ from inference.domain.conversation import Conversation
 from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolCall, ToolSpec, ToolUse
 from inference.prompting.call_arguments import parse_arguments
+from inference.prompting.turn_text import with_text_before
 
 MARKER = "TOOL_CALL"
 _RESULT = "Tool result: "
@@ -105,19 +106,21 @@ def _with_instruction(messages: Sequence[ChatMessage], text: str) -> tuple[ChatM
 
 
 def _rewritten(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Results become a user's words, in one turn with what the user says next: there was none of the
+    assistant's between them, and many templates want turns to alternate."""
     rewritten: list[ChatMessage] = []
-    is_result = False  # the last of `rewritten` is one
+    is_open = False  # the last of `rewritten` is made of results
     for message in messages:
-        if message.role != "tool":
-            is_result = False
+        if message.role == "tool":
+            text = _RESULT + (message.content or "")
+            if is_open:
+                text = f"{rewritten.pop().content}\n{text}"
+            rewritten.append(ChatMessage(role="user", content=text))
+        elif message.role == "user" and is_open:
+            rewritten.append(with_text_before(message, rewritten.pop().content or ""))
+        else:
             rewritten.append(_as_text(message))
-            continue
-        text = _RESULT + (message.content or "")
-        if is_result:
-            # Of several calls: one turn, since many templates want turns to alternate.
-            text = f"{rewritten.pop().content}\n{text}"
-        rewritten.append(ChatMessage(role="user", content=text))
-        is_result = True
+        is_open = message.role == "tool"
     return tuple(rewritten)
 
 

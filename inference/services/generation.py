@@ -1,8 +1,8 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
     validated request → served model → files of pictures and sounds → prompt text and token ids (on a
-    small thread pool, since rendering and tokenizing hold the event loop too long) → max_tokens →
-    limits → pictures and sounds encoded → entrance → GenerationStream
+    small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
+    max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
 """
@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from inference.domain.chat_prompt import ChatPrompt
+from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
@@ -30,6 +31,7 @@ from inference.prompting.token_limit import (
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.media_desk import MediaFile, MediaItem
@@ -56,6 +58,7 @@ class GenerationService:
         prompt_pool: Executor,
         num_prompt_threads: int,
         entrance: Entrance,
+        constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
         chat_defaults: ChatDefaults | None = None,
     ) -> None:
@@ -63,6 +66,7 @@ class GenerationService:
         self._prompt_pool = prompt_pool
         self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
+        self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
         self._chat_defaults = chat_defaults or ChatDefaults()
 
@@ -86,8 +90,15 @@ class GenerationService:
             num_messages=len(request.messages),
             num_tokens=len(prompt.token_ids),
         )
+        constraint = await self._constraint(model, request, caller)
         generation = self._generation(
-            model, prompt.token_ids, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
+            model,
+            prompt.token_ids,
+            request,
+            caller,
+            lifecycle,
+            constraint=constraint,
+            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
         if items:
@@ -105,8 +116,15 @@ class GenerationService:
         times, began_ts = PromptTimes(), time.monotonic()
         prompt = await self._in_pool(caller, lambda: model.prompts.completion(request.prompt, times))
         _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
+        constraint = await self._constraint(model, request, caller)
         generation = self._generation(
-            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
+            model,
+            prompt,
+            request,
+            caller,
+            lifecycle,
+            constraint=constraint,
+            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
         return await self._entrance.enter(generation, model, request, caller, lifecycle)
@@ -119,6 +137,7 @@ class GenerationService:
         caller: Caller,
         lifecycle: RequestLifecycle,
         *,
+        constraint: OutputConstraint | None,
         default_max_tokens: int,
     ) -> GenerationRequest:
         description = model.description
@@ -150,6 +169,19 @@ class GenerationService:
             ),
             user_id=caller.user_id,
             priority=caller.priority,
+            constraint=constraint,
+        )
+
+    async def _constraint(
+        self, model: ServedModel, request: OutputRequest, caller: Caller
+    ) -> OutputConstraint | None:
+        if request.constraint is None:
+            return None
+        return await self._constraints.constraint_compile(
+            compiler=model.constraints,
+            spec=request.constraint,
+            user_id=caller.user_id,
+            param=request.constraint_param,
         )
 
     async def _in_pool(self, caller: Caller, work: Callable[[], T]) -> T:

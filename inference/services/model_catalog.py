@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.backend import GenerationBackend
+from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ModelNotFound
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
@@ -23,6 +24,7 @@ class ServedModel:
     tokenizer: Tokenizer
     prompts: PromptBuilder
     backend: GenerationBackend
+    constraints: ConstraintCompiler
     media: MediaDesk
 
 

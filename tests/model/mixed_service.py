@@ -30,7 +30,7 @@ from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel, LlamaRunner
+from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 from inference.engine.local import LocalEngine
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.stats import EngineStatistics
@@ -113,7 +113,11 @@ class TroubledLoader:
         self.client = EngineClient(self.thread, admission)
         await self.client.start()
         projector = None if self._make_projector is None else self._make_projector(model)
-        return LocalEngine(model.description("tiny"), model.tokenizer, self.thread, self.client, projector)
+        constraints = LlamaConstraintCompiler(model.tokenizer)
+        description = model.description("tiny")
+        return LocalEngine(
+            description, model.tokenizer, constraints, self.thread, self.client, projector=projector
+        )
 
 
 class ForgetfulLedger(MemoryLedger):
@@ -129,6 +133,9 @@ class ForgetfulLedger(MemoryLedger):
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         safe.set_result(None)
         return safe
+
+    def hurry(self) -> None:
+        pass
 
 
 class MixedService:

@@ -42,6 +42,7 @@ class LlamaRunner:
         # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
         self._watched: set[int] = set()
         self._scored: set[int] = set()
+        self._constrained: set[int] = set()
         # Steady decoding repeats its plan.
         self._last_plan: StepPlan | None = None
         self._last_samplers: list[Sampler] = []
@@ -89,6 +90,10 @@ class LlamaRunner:
             self._watched.add(sequence_id)
         if request.num_top_logprobs is not None:
             self._scored.add(sequence_id)
+        constraint = None
+        if request.constraint is not None:
+            constraint = request.constraint.begin()
+            self._constrained.add(sequence_id)
         must_go_on = request.ignore_eos or request.min_tokens > 0
         self._samplers[sequence_id] = Sampler(
             request.sampling,
@@ -96,6 +101,7 @@ class LlamaRunner:
             pieces=self._model.tokenizer.pieces,
             banned_token_ids=self._end_token_array if must_go_on else None,
             num_banned_draws=None if request.ignore_eos else request.min_tokens,
+            constraint=constraint,
         )
 
     def run(self, plan: StepPlan) -> StepResult:
@@ -115,10 +121,14 @@ class LlamaRunner:
             asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         signals = self._measure(plan, logits) if self._watched else {}
         token_ids = draw_tokens(logits, self._last_samplers)
-        if not asked:
-            return StepResult(StepOutcome.DONE, token_ids, signals=signals, compute_s=compute_s)
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
-        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, compute_s)
+        ended = self._ended_rows() if self._constrained else frozenset()
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, compute_s)
+
+    def _ended_rows(self) -> frozenset[int]:
+        """Rows after whose token nothing else may come."""
+        constraints = [sampler.constraint for sampler in self._last_samplers]
+        return frozenset(row for row, one in enumerate(constraints) if one is not None and one.is_ended)
 
     def _prepare(self, plan: StepPlan) -> None:
         """Fill the batch, and find who draws from it. Both are as they were where a plan is repeated."""
@@ -164,6 +174,7 @@ class LlamaRunner:
         self._samplers.pop(sequence_id, None)
         self._watched.discard(sequence_id)
         self._scored.discard(sequence_id)
+        self._constrained.discard(sequence_id)
         self._last_plan, self._last_samplers = None, []
 
     def _warm_up(self) -> None:

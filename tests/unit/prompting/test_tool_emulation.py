@@ -88,8 +88,7 @@ def test_calls_and_results_become_text() -> None:
             'Let me see.\nTOOL_CALL {"name": "get_weather", "arguments": {"city": "Paris"}}\n'
             'TOOL_CALL {"name": "get_weather", "arguments": {"city": "Rome", "days": 2}}',
         ),
-        ("user", "Tool result: Sunny\nTool result: Rainy"),
-        ("user", "Hello"),
+        ("user", "Tool result: Sunny\nTool result: Rainy\n\nHello"),
     ]
     assert not has_tool_turns(turns)
 
