@@ -2,7 +2,7 @@
 
 Where the answer begins is not something that a template says. It is what the template writes when it is
 asked for a generation prompt and does not write otherwise; so the last exchange is rendered both ways,
-which costs little however long the conversation is. An answer that is continued is the
+which costs little however long the conversation is, and is remembered. An answer that is continued is the
 template's own rendering of it, up to a mark at its end, so that it stands behind whatever the template
 puts in front of an answer (an empty thinking block, a channel's name).
 """
@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.messages import ChatMessage
-from inference.prompting.chat_template import ChatTemplate
+from inference.prompting.answer_begins import begin_key
 from inference.prompting.control_text import PromptMarks
-from inference.prompting.template_traits import TemplateTraits, Turn
+from inference.prompting.template_library import PreparedTemplate
+from inference.prompting.template_traits import Turn
 from inference.prompting.template_turns import TurnWriter, arranged
 
 
@@ -29,11 +30,9 @@ class RenderedChat:
     answer_begin: str
 
 
-def render_chat(
-    template: ChatTemplate, traits: TemplateTraits, conversation: Conversation, marks: PromptMarks
-) -> RenderedChat:
+def render_chat(prepared: PreparedTemplate, conversation: Conversation, marks: PromptMarks) -> RenderedChat:
     """Raises InvalidRequest with what the template objects to, which may quote guarded text."""
-    rendering = _Rendering(template, traits, conversation, marks)
+    rendering = _Rendering(prepared, conversation, marks)
     try:
         return rendering.rendered()
     except InvalidRequest:
@@ -45,20 +44,20 @@ def render_chat(
 
 
 class _Rendering:
-    def __init__(
-        self, template: ChatTemplate, traits: TemplateTraits, conversation: Conversation, marks: PromptMarks
-    ) -> None:
-        options = conversation.template
+    def __init__(self, prepared: PreparedTemplate, conversation: Conversation, marks: PromptMarks) -> None:
+        options, traits = conversation.template, prepared.traits
         self.has_reasoning = True
-        self._template = template
+        self._template = prepared.template
+        self._begins = prepared.begins
         self._traits = traits
         self._marks = marks
         self._options = options
         self._messages = arranged(conversation.messages, traits, is_continued=options.is_continued)
         self._writer = TurnWriter(traits, marks)
+        said = {**conversation.reasoning.template_variables, **marks.guard_json(dict(options.kwargs))}
+        self._begin_key = begin_key(self._messages[-1].role, said)
         self._variables: dict[str, object] = {
-            **conversation.reasoning.template_variables,
-            **marks.guard_json(dict(options.kwargs)),
+            **said,
             "documents": marks.guard_json(options.documents) or None,
         }
         tool_use = conversation.tool_use
@@ -120,12 +119,16 @@ class _Rendering:
 
     def _answer_begin(self, text: str, turns: Sequence[Turn]) -> str:
         """What is behind the last turn of `text`, the rendering of `turns` with a generation prompt."""
+        known = self._begins.find(text, self._begin_key)
+        if known is not None:
+            return known
         for shown in (_last_exchange(turns), turns):
             try:
                 begin = _suffix(self._render(shown, True), self._render(shown, False))
             except InvalidRequest:
                 continue
             if text.endswith(begin):
+                self._begins.remember(begin, self._begin_key)
                 return begin
         return ""
 

@@ -133,7 +133,7 @@ class PromptBuilder:
             conversation = emulate_tools(conversation)
         marks = PromptMarks(prepared.controls)
         try:
-            rendered = render_chat(prepared.template, prepared.traits, conversation, marks)
+            rendered = render_chat(prepared, conversation, marks)
         except InvalidRequest as error:
             param = error.param if conversation.template.source is None else "chat_template"
             raise type(error)(marks.unmarked(error.message), param=param) from None

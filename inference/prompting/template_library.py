@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.prompting.answer_begins import AnswerBegins
 from inference.prompting.chat_template import ChatTemplate, UnusableTemplate
 from inference.prompting.control_text import ControlTexts
 from inference.prompting.template_traits import TemplateTraits, template_traits
@@ -24,11 +25,13 @@ _MAX_PROBLEM_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class PreparedTemplate:
-    """A template with all that is known of it. `controls` are the vocabulary's beside its own strings."""
+    """A template with all that is known of it. `controls` are the vocabulary's beside its own strings;
+    `begins` comes to know how its prompts end."""
 
     template: ChatTemplate
     traits: TemplateTraits
     controls: ControlTexts
+    begins: AnswerBegins = field(default_factory=AnswerBegins)
 
     @property
     def source(self) -> str:

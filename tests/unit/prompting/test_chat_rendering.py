@@ -291,6 +291,15 @@ def test_a_generation_prompt_that_depends_on_the_whole_conversation() -> None:
     assert prompt(template, says(HELLO, ANSWER, HELLO)).answer_begin == "3:"
 
 
+def test_it_is_the_same_when_it_is_remembered() -> None:
+    prompts = builder(ByteTokenizer(), source(QWEN3))
+    off = replace(says(HELLO), reasoning=ReasoningOptions(is_enabled=False))
+    for _ in range(2):
+        assert prompts.chat(says(HELLO)).answer_begin == "<|im_start|>assistant\n"
+        assert prompts.chat(off).answer_begin == "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        assert prompts.chat(WORK).answer_begin == "<|im_start|>assistant\n"
+
+
 def test_a_template_that_always_writes_it() -> None:
     template = "{% for m in messages %}{{ m.content }}{% endfor %}assistant:"
     made = prompt(template, says(HELLO))
