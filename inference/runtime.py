@@ -20,18 +20,13 @@ from typing import Protocol, TypeVar
 
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
-from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
-from inference.domain.constraint import ConstraintCompiler
-from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.errors import ServiceUnavailable
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
-from inference.domain.media import MediaProjector
-from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.time_limits import TimeLimits
-from inference.domain.tokenizer import Tokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Watchdog
@@ -47,6 +42,7 @@ from inference.parsing.formats.registry import reads_tool_calls
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
+from inference.services.engines import Engine, EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.media_desk import MediaDesk
@@ -117,47 +113,6 @@ class Readiness:
     cause: str = ""
 
 
-class Engine(Protocol):
-    """A loaded model with its engine thread, ready to take requests."""
-
-    @property
-    def description(self) -> ModelDescription: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def backend(self) -> GenerationBackend: ...
-
-    @property
-    def constraints(self) -> ConstraintCompiler: ...
-
-    @property
-    def projector(self) -> MediaProjector | None: ...
-
-    @property
-    def is_alive(self) -> bool: ...
-
-    def statistics(self) -> EngineStatistics: ...
-
-    def refuse(self, error: SkippyError) -> None:
-        """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""
-        ...
-
-    def begin_stop(self) -> None:
-        """Ask the engine thread to end at the next step boundary; returns at once. Whoever still
-        generates is told ServiceUnavailable."""
-        ...
-
-    def give_up(self) -> None:
-        """Its thread hangs: count it as dead and tell everybody who waits for it, at once."""
-        ...
-
-    async def stop(self) -> None:
-        """As `begin_stop`, and wait until the thread has ended and the model is freed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RuntimeStatistics:
     """What is held right now; all of it is back to nothing when nobody generates."""
@@ -166,14 +121,6 @@ class RuntimeStatistics:
     admission: AdmissionStatistics
     sessions: SessionStatistics
     ledger: LedgerStatistics
-
-
-class EngineLoader(Protocol):
-    """Loads the model and starts its engine; never blocks the event loop."""
-
-    async def load(self, admit: Callable[[int], AdmissionController]) -> Engine:
-        """`admit` makes the admission for a pool of that many KV cells."""
-        ...
 
 
 Probe = Callable[[], Awaitable[bool]]
