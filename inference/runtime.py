@@ -36,6 +36,7 @@ from inference.engine.watchdog import Watchdog
 from inference.openai.ids import new_chat_completion_id, new_completion_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
+from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.entrance import Entrance
@@ -211,7 +212,7 @@ class Runtime:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
             prompts = PromptBuilder(tokenizer, description, policy=self.settings.prompt_policy)
-        except ModelLoadError as problem:
+        except (ModelLoadError, UnusableTemplate) as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
             self._cause = str(problem)
