@@ -39,6 +39,7 @@ from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering, response_members
 from inference.parsing.formats.registry import reads_tool_calls
+from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
@@ -185,7 +186,7 @@ class Runtime:
             description, tokenizer = self.engine.description, self.engine.tokenizer
             policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
             prompts = PromptBuilder(tokenizer, description, policy=policy)
-        except ModelLoadError as problem:
+        except (ModelLoadError, UnusableTemplate) as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
             self._cause = str(problem)

@@ -56,10 +56,12 @@ def _all(template_source: str) -> bool:
 class PromptPolicy:
     """What an administrator, and the reader of answers, have to say about prompts.
 
+    `template_source` takes the place of all templates of the model's file.
     `reads_tool_calls` tells for a template's source whether calls in the answers to it are understood;
     where they are not, tools are emulated. `forces_tool_emulation`: they are everywhere.
     """
 
+    template_source: str | None = None
     allows_request_templates: bool = False
     forces_tool_emulation: bool = False
     reads_tool_calls: Callable[[str], bool] = _all
@@ -90,6 +92,8 @@ class PromptBuilder:
         could_fit = tokenizer.max_piece_bytes * description.max_request_tokens
         max_chars = max(_MIN_RENDER_CHARS, min(2 * could_fit, _MAX_RENDER_CHARS))
         sources = dict(description.chat_templates)
+        if self._policy.template_source is not None:
+            sources = {"default": self._policy.template_source}
         if not sources and CHATML_CONTROL_TEXTS.issubset(tokenizer.special_texts):
             sources = {"default": CHATML}
         self._templates = TemplateLibrary(
