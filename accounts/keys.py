@@ -41,6 +41,7 @@ MAX_HEADER_BYTES = 256
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _KEY = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}")
+_LEAKED = re.compile(rf"({PREFIX}[0-9A-Za-z]{{{VISIBLE_PREFIX_LENGTH - len(PREFIX)}}})[0-9A-Za-z]+")
 _BEARER = re.compile(
     rb"[ \t]*(?i:bearer)[ \t]+(%s[0-9A-Za-z]{%d})[ \t]*"
     % (PREFIX.encode("ascii"), SECRET_LENGTH + CHECKSUM_LENGTH)
@@ -82,6 +83,12 @@ def is_well_formed(text: str) -> bool:
     if len(text) != KEY_LENGTH or _KEY.fullmatch(text) is None:
         return False
     return _checksum(text[:-CHECKSUM_LENGTH]) == text[-CHECKSUM_LENGTH:]
+
+
+def without_keys(text: str) -> str:
+    """The text with all but the visible beginning of each API key replaced. For what is logged, stored or
+    told of what a caller sent: keys get into model names, paths and tracebacks by mistake."""
+    return _LEAKED.sub(r"\1…", text) if PREFIX in text else text
 
 
 def read_bearer(header: bytes | None) -> str | None:

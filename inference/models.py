@@ -92,7 +92,6 @@ class GenerationRecord(models.Model):
             models.Index(fields=["user_id", "-created_at", "-id"], name="record_user_time"),
             models.Index(fields=["team_id", "-created_at", "-id"], name="record_team_time"),
             models.Index(fields=["request_id"], name="record_request_id"),
-            models.Index(fields=["recorded_at"], name="record_recorded_at"),
         ]
 
     def __str__(self) -> str:
@@ -170,7 +169,8 @@ class UsagePending(models.Model):
     """A record that no bucket has counted yet.
 
     A trigger writes it in the transaction of the record, and the aggregation deletes it in that of the
-    bucket: so a record is either here or in a bucket, at every instant, however late it came.
+    bucket: so a record is either here or in a bucket, at every instant, however late it came. It has a
+    minute's records, so whoever reads it reads it whole: an index would cost each record more than it gives.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -182,11 +182,6 @@ class UsagePending(models.Model):
     class Meta:
         verbose_name = "record to be aggregated"
         verbose_name_plural = "records to be aggregated"
-        indexes: ClassVar = [
-            models.Index(fields=["key_id"], name="pending_key"),
-            models.Index(fields=["user_id"], name="pending_user"),
-            models.Index(fields=["created_at"], name="pending_time"),
-        ]
 
     def __str__(self) -> str:
         return str(self.record_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from accounts.keys import without_keys
 from inference.domain.errors import SkippyError
 from inference.openai.dialect import OPENAI, Dialect
 from inference.openai.errors import Header
@@ -47,7 +48,9 @@ class HttpRequest:
 
 def ignored_headers(names: tuple[str, ...]) -> tuple[Header, ...]:
     """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
-    return ((b"x-ignored-parameters", ", ".join(names).encode("ascii", "replace")),) if names else ()
+    if not names:
+        return ()
+    return ((b"x-ignored-parameters", without_keys(", ".join(names)).encode("ascii", "replace")),)
 
 
 class HttpResponder:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from accounts.keys import without_keys
 from inference.domain.errors import AuthenticationFailed, MethodNotAllowed, SkippyError
 
 Header = tuple[bytes, bytes]
@@ -21,8 +22,10 @@ class WireResponse:
 
 
 def error_object(error: SkippyError) -> dict[str, object]:
-    """`{"error": {message, type, param, code}}` as OpenAI's schema ErrorResponse has it."""
-    return {"error": {"message": error.message, "type": error.type, "param": error.param, "code": error.code}}
+    """`{"error": {message, type, param, code}}` as OpenAI's schema ErrorResponse has it. A key that was
+    sent where none belongs is not repeated: errors end in other people's logs."""
+    message, param = without_keys(error.message), without_keys(error.param) if error.param else error.param
+    return {"error": {"message": message, "type": error.type, "param": param, "code": error.code}}
 
 
 def error_response(error: SkippyError, *, allow: tuple[str, ...] = ()) -> WireResponse:

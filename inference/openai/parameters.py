@@ -1,7 +1,7 @@
 """Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
 
 A parameter that is silently dropped turns a benchmark into noise (echo, n_probs) or an answer
-into one that the caller did not ask for (n, echo). A value that asks for nothing
+into one that the caller did not ask for (n, modalities). A value that asks for nothing
 is another matter: SDKs send `n: 1`, `best_of: 1` and `echo: false` all day. So each parameter
 here has its neutral values; anything else is refused by name.
 """

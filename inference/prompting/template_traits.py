@@ -20,6 +20,7 @@ from typing import Any
 from inference.domain.errors import InvalidRequest
 from inference.prompting.chat_template import ChatTemplate, UnusableTemplate
 from inference.prompting.thinking_history import Markers, thinking_markers
+from inference.prompting.written_calls import CallNotation, notation_of
 
 Turn = dict[str, Any]
 
@@ -36,7 +37,8 @@ class TemplateTraits:
 
     `wants_tool_list`: where there are no tools, it must be told so by an empty list.
 
-    `has_tools`: tools, calls and results are all written. `wants_object_arguments`: a call's arguments must
+    `has_tools`: tools, calls and results are all written; the calls in `call_notation` where the template
+    itself leaves them out. `wants_object_arguments`: a call's arguments must
     be an object; else they are text, as the model wrote it. `wants_short_ids`: call ids are nine letters
     and digits. `has_parallel_calls`: one turn may have several calls. `has_calls_beside_text`: a call
     is written, too, where its turn has text.
@@ -49,6 +51,7 @@ class TemplateTraits:
     has_late_system: bool = True
     wants_tool_list: bool = False
     has_tools: bool = False
+    call_notation: CallNotation | None = None
     wants_object_arguments: bool = False
     wants_short_ids: bool = False
     has_parallel_calls: bool = True
@@ -71,12 +74,14 @@ def template_traits(template: ChatTemplate) -> TemplateTraits:
     )
     probe = _Probe(trial, is_typed=is_typed, no_tools=no_tools)
     calls = probe.calls()
+    notation = notation_of(template.source) if calls is None and probe.writes_results() else None
     return TemplateTraits(
         wants_typed_content=is_typed,
         wants_tool_list=no_tools is not None,
         has_system_role=probe.has_system_role(),
         has_late_system=probe.has_late_system(),
-        has_tools=calls is not None and probe.describes_tools(),
+        has_tools=(calls is not None or notation is not None) and probe.describes_tools(),
+        call_notation=notation,
         wants_object_arguments=calls is not None and calls.is_object,
         wants_short_ids=calls is not None and calls.call_id == _SHORT_ID,
         has_parallel_calls=calls is None or probe.has_parallel_calls(calls),
@@ -145,11 +150,17 @@ class _Probe:
                 shape = _CallShape(is_object, call_id)
                 text = self._rendered(self._called([shape.call("qzvalue")]))
                 as_text = '{"qzarg": "qzvalue"}' in text
-                as_object = "qzarg" in text and "qzvalue" in text and "{'qzarg'" not in text
+                as_object = "qzarg" in text and "qzvalue" in text and "{'qzarg': 'qzvalue'" not in text
                 has_rest = "qztool" in text and "qzresult" in text
                 if has_rest and (as_object if is_object else as_text):
                     return shape
         return None
+
+    def writes_results(self) -> bool:
+        """Where the calls before them are text."""
+        turns = self._called([])
+        turns.insert(2, {**self._turn("tool", "qzresult"), "tool_call_id": _LONG_ID, "name": "qztool"})
+        return "qzresult" in self._rendered(turns)
 
     def has_parallel_calls(self, shape: _CallShape) -> bool:
         other_id = shape.call_id[::-1]
@@ -179,7 +190,9 @@ class _Probe:
     def _called(self, calls: Sequence[dict[str, Any]]) -> list[Turn]:
         """A question, calls, their results, and what came of them."""
         user, answer = self._turn("user", "qzuser"), self._turn("assistant", "qzanswer")
-        asked = {**self._turn("assistant", ""), "tool_calls": list(calls)}
+        asked = self._turn("assistant", "")
+        if calls:
+            asked["tool_calls"] = list(calls)
         results = [
             {**self._turn("tool", "qzresult"), "tool_call_id": call["id"], "name": "qztool"} for call in calls
         ]

@@ -112,6 +112,8 @@ class TurnWriter:
 
     def turns(self, messages: Iterable[ChatMessage], *, has_reasoning: bool = True) -> list[Turn]:
         """One for each message, in order; without thinking where `has_reasoning` is False."""
+        messages = tuple(messages)
+        self._called.update({call.id: call.name for message in messages for call in message.tool_calls})
         key = self._traits.reasoning_key if has_reasoning else None
         return [self._turn(message, key) for message in messages]
 
@@ -124,7 +126,11 @@ class TurnWriter:
         content = message.content or ""
         if message.tool_calls and not self._traits.has_calls_beside_text:
             content = ""  # of the two, the call is what the next turn is about
-        turn: Turn = {"role": message.role, "content": self._content(guard(content))}
+        text = guard(content)
+        notation = self._traits.call_notation
+        if message.tool_calls and notation is not None:
+            text += notation.begin + guard(notation.body(message.tool_calls)) + notation.end
+        turn: Turn = {"role": message.role, "content": self._content(text)}
         name = message.name
         if message.role == "tool" and message.tool_call_id is not None:
             turn["tool_call_id"] = guard(self._id(message.tool_call_id))
@@ -133,12 +139,11 @@ class TurnWriter:
             turn["name"] = guard(name)
         if message.reasoning is not None and reasoning_key is not None:
             turn[reasoning_key] = guard(message.reasoning)
-        if message.tool_calls:
+        if message.tool_calls and notation is None:
             turn["tool_calls"] = [self._call(call) for call in message.tool_calls]
         return turn
 
     def _call(self, call: ToolCall) -> Turn:
-        self._called[call.id] = call.name
         arguments: Any = call.arguments
         if self._traits.wants_object_arguments:
             arguments = arguments_object(call.arguments)

@@ -23,6 +23,7 @@ _KNOWN: tuple[Markers, ...] = (
     ("<mm:think>", "</mm:think>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
 )
 
 

@@ -21,7 +21,9 @@ GPT_OSS = "openai-gpt-oss-120b"
 DEEPSEEK_R1 = "llama-cpp-deepseek-r1"
 HERMES = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use"
 GEMMA2 = "google-gemma-2-2b-it"
-ALL = (QWEN3, QWEN35, NEMO, LLAMA31, GPT_OSS, DEEPSEEK_R1, HERMES, GEMMA2)
+LFM2 = "LFM2-8B-A1B"
+GRANITE33 = "ibm-granite-granite-3.3-2B-Instruct"
+ALL = (QWEN3, QWEN35, NEMO, LLAMA31, GPT_OSS, DEEPSEEK_R1, HERMES, GEMMA2, LFM2, GRANITE33)
 
 WEATHER = ToolSpec(
     "get_weather",

@@ -120,6 +120,9 @@ class ForgetfulLedger(MemoryLedger):
         safe.set_result(None)
         return safe
 
+    def hurry(self) -> None:
+        pass
+
 
 class MixedService:
     """Use as an async context manager."""

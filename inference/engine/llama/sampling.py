@@ -192,8 +192,29 @@ def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintStat
             constraint.advance(token_id)
         return token_id
     except BaseException as problem:  # a panic of the native library is no Exception
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return NOTHING_DRAWN
+
+
+def take_forced(sampler: Sampler, max_tokens: int, end_token_ids: frozenset[int]) -> tuple[int, ...] | None:
+    """Up to `max_tokens` tokens that alone can follow what was drawn: taken, as if they had been drawn.
+    None where the constraint failed."""
+    constraint = sampler.constraint
+    if constraint is None:
+        return ()
+    taken: list[int] = []
+    try:
+        for token_id in constraint.forced_tokens(max_tokens):
+            if token_id in end_token_ids:
+                break
+            constraint.advance(token_id)
+            taken.append(token_id)
+            if sampler.has_memory:
+                sampler.accept(token_id)
+    except BaseException as problem:
+        logger.warning("a constraint failed: %s", problem)
+        return None
+    return tuple(taken)
 
 
 def _mask(logits: LogitsArray, constraint: ConstraintState) -> bool:
@@ -201,7 +222,7 @@ def _mask(logits: LogitsArray, constraint: ConstraintState) -> bool:
     try:
         logits[~constraint.mask()] = -math.inf
     except BaseException as problem:
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return False
     return True
 

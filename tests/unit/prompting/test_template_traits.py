@@ -4,7 +4,20 @@ import pytest
 
 from inference.prompting.chat_template import CHATML, ChatTemplate
 from inference.prompting.template_traits import TemplateTraits, template_traits
-from tests.chat_templates import DEEPSEEK_R1, GEMMA2, GPT_OSS, HERMES, LLAMA31, NEMO, QWEN3, QWEN35, source
+from inference.prompting.written_calls import notation_of
+from tests.chat_templates import (
+    DEEPSEEK_R1,
+    GEMMA2,
+    GPT_OSS,
+    GRANITE33,
+    HERMES,
+    LFM2,
+    LLAMA31,
+    NEMO,
+    QWEN3,
+    QWEN35,
+    source,
+)
 
 THINK = (("<think>", "</think>"),)
 
@@ -56,6 +69,13 @@ def traits(template: str) -> TemplateTraits:
         ),
         (HERMES, TemplateTraits(wants_tool_list=True, has_tools=True)),
         (GEMMA2, TemplateTraits(has_system_role=False, has_late_system=False)),
+        (LFM2, TemplateTraits(has_tools=True, call_notation=notation_of("<|tool_list_start|>"))),
+        (
+            GRANITE33,
+            TemplateTraits(
+                has_tools=True, call_notation=notation_of("<|tool_call|>"), thinking_markers=THINK
+            ),
+        ),
     ],
 )
 def test_real_templates(name: str, expected: TemplateTraits) -> None:
@@ -88,6 +108,15 @@ def test_calls_that_are_written_as_python_are_not_written_well() -> None:
     assert not traits(
         template.replace("{{ c.function.arguments }}", "{{ c.function.arguments.x }}")
     ).has_tools
+
+
+def test_tools_that_are_printed_as_python_say_nothing_of_calls() -> None:
+    template = (
+        "{{ tools }}{% for m in messages %}{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}"
+    )
+    assert traits(template).has_tools
+    assert traits(template).wants_object_arguments
 
 
 def test_a_template_that_writes_nothing_is_still_one() -> None:

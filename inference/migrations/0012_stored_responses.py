@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("inference", "0010_rollups")]
+    dependencies = [("inference", "0011_unread_indexes")]
 
     operations = [
         migrations.AddField(
