@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import orjson
 
+from accounts.keys import without_keys
 from inference.domain import errors
 from inference.domain.errors import SkippyError
 from inference.openai.dialect import OPENAI, Dialect
@@ -54,7 +55,7 @@ def error_object(error: SkippyError, *, request_id: str) -> dict[str, object]:
     """`{type: "error", error: {type, message}, request_id}`; messages name the field at fault."""
     return {
         "type": "error",
-        "error": {"type": error_type(error), "message": error.message},
+        "error": {"type": error_type(error), "message": without_keys(error.message)},
         "request_id": request_id,
     }
 

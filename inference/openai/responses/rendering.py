@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from accounts.keys import without_keys
 from inference.domain.errors import InvalidRequest, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.generation_result import GenerationResult
@@ -150,7 +151,9 @@ class ResponseRendering:
         if self._number:
             response = self._object(FAILED, error=error)
             return self._event("response.failed", response=response) + DONE
-        return self._event("error", code=error.code, message=error.message, param=error.param) + DONE
+        param = without_keys(error.param) if error.param else None
+        message = without_keys(error.message)
+        return self._event("error", code=error.code, message=message, param=param) + DONE
 
     # -- a whole answer ---------------------------------------------------------------------------
 
@@ -258,4 +261,4 @@ def _error_object(error: SkippyError) -> dict[str, Any]:
         code = "rate_limit_exceeded"
     elif isinstance(error, InvalidRequest):
         code = "invalid_prompt"
-    return {"code": code, "message": error.message}
+    return {"code": code, "message": without_keys(error.message)}

@@ -6,6 +6,7 @@ import orjson
 import pytest
 from anthropic.types import ErrorResponse
 
+from accounts.keys import mint
 from inference.anthropic.errors import ANTHROPIC, dialect_of
 from inference.domain import errors
 from inference.domain.errors import SkippyError
@@ -76,3 +77,10 @@ def test_anthropics_paths(path: str) -> None:
 )
 def test_all_others_are_openais(path: str) -> None:
     assert dialect_of(path) is OPENAI
+
+
+def test_a_key_that_was_sent_where_none_belongs_is_not_repeated() -> None:
+    key = mint().plaintext
+    error = errors.InvalidRequest(f"There is no model '{key}'.")
+    assert key.encode() not in ANTHROPIC.error_response(error, request_id="r").body
+    assert key.encode() not in ANTHROPIC.error_event(error, request_id="r")
