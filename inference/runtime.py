@@ -20,31 +20,33 @@ from typing import Protocol, TypeVar
 
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
-from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
-from inference.domain.constraint import ConstraintCompiler
-from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.errors import ServiceUnavailable
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
-from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.time_limits import TimeLimits
-from inference.domain.tokenizer import Tokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Watchdog
+from inference.media.addresses import AllowedHosts
+from inference.media.fetching import MediaFetcher
+from inference.media.limits import MediaLimits
 from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering, response_members
 from inference.parsing.formats.registry import reads_tool_calls
+from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
+from inference.services.engines import Engine, EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
+from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.tokenization import TokenizationService
@@ -93,6 +95,8 @@ class RuntimeSettings:
     time_limits: TimeLimits = field(default_factory=TimeLimits)
     concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
     chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
+    media_limits: MediaLimits = field(default_factory=MediaLimits)
+    media_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
 
 
@@ -110,44 +114,6 @@ class Readiness:
     cause: str = ""
 
 
-class Engine(Protocol):
-    """A loaded model with its engine thread, ready to take requests."""
-
-    @property
-    def description(self) -> ModelDescription: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def backend(self) -> GenerationBackend: ...
-
-    @property
-    def constraints(self) -> ConstraintCompiler: ...
-
-    @property
-    def is_alive(self) -> bool: ...
-
-    def statistics(self) -> EngineStatistics: ...
-
-    def refuse(self, error: SkippyError) -> None:
-        """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""
-        ...
-
-    def begin_stop(self) -> None:
-        """Ask the engine thread to end at the next step boundary; returns at once. Whoever still
-        generates is told ServiceUnavailable."""
-        ...
-
-    def give_up(self) -> None:
-        """Its thread hangs: count it as dead and tell everybody who waits for it, at once."""
-        ...
-
-    async def stop(self) -> None:
-        """As `begin_stop`, and wait until the thread has ended and the model is freed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RuntimeStatistics:
     """What is held right now; all of it is back to nothing when nobody generates."""
@@ -156,14 +122,6 @@ class RuntimeStatistics:
     admission: AdmissionStatistics
     sessions: SessionStatistics
     ledger: LedgerStatistics
-
-
-class EngineLoader(Protocol):
-    """Loads the model and starts its engine; never blocks the event loop."""
-
-    async def load(self, admit: Callable[[int], AdmissionController]) -> Engine:
-        """`admit` makes the admission for a pool of that many KV cells."""
-        ...
 
 
 Probe = Callable[[], Awaitable[bool]]
@@ -228,7 +186,7 @@ class Runtime:
             description, tokenizer = self.engine.description, self.engine.tokenizer
             policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
             prompts = PromptBuilder(tokenizer, description, policy=policy)
-        except ModelLoadError as problem:
+        except (ModelLoadError, UnusableTemplate) as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
             self._cause = str(problem)
@@ -238,8 +196,10 @@ class Runtime:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
             return
+        limits = self.settings.media_limits
+        media = MediaDesk(self.engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
         self.catalog.add(
-            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints)
+            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints, media)
         )
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
@@ -286,6 +246,8 @@ class Runtime:
             await asyncio.wait([self._loading])
         if self.engine is not None:
             await self.engine.stop()
+        for model in self.catalog.models():
+            await asyncio.to_thread(model.media.close)
         self._prompt_pool.shutdown(wait=False, cancel_futures=True)
         self._constraints.close()
         self.state = RuntimeState.STOPPED

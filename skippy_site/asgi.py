@@ -39,7 +39,6 @@ from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
-from inference.prompting.prompt import PromptPolicy  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
@@ -80,6 +79,7 @@ def make_runtime(
     """The one runtime of this process, with the model that the supervisor found or fetched."""
     # Set by the supervisor, which resolves hf: names and the default model to a file.
     model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
+    projector_path = os.environ.get("SKIPPY_MMPROJ_PATH") or environment.mmproj
     return Runtime(
         RuntimeSettings(
             num_lanes=environment.lanes,
@@ -98,16 +98,16 @@ def make_runtime(
             ),
             concurrency=environment.concurrency,
             chat_defaults=environment.chat_defaults,
-            prompt_policy=PromptPolicy(
-                allows_request_templates=environment.chat_template_requests,
-                forces_tool_emulation=environment.force_tool_emulation,
-            ),
+            media_limits=environment.media_limits,
+            media_hosts=environment.allowed_media_hosts,
+            prompt_policy=environment.prompt_policy,
         ),
         loader=LocalEngineLoader(
             model_path,
             model_id=environment.model_id,
             config=engine_config(environment),
             clock=clock,
+            projector_path=Path(projector_path) if projector_path else None,
         ),
         recorder=make_recorder(watching),
         ledger=ledger,

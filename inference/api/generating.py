@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
-from inference.api.http import HttpRequest, ignored_headers
+from inference.api.http import HttpRequest
+from inference.api.question import FrameWriter, Question, Rendering
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
-from inference.domain.events import Usage
-from inference.domain.generation_result import GenerationResult
-from inference.domain.kept_answers import NamedRequest, SentAnswer, StoredResponse
+from inference.domain.kept_answers import NamedRequest, SentAnswer
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
-from inference.openai.errors import Header
 from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
@@ -44,72 +40,6 @@ WRITER_EXTENSION = "skippy.writer"
 # A named request whose end nobody has noted is taken for dead so long after its time limit.
 LEASE_MARGIN_S = 60.0
 MAX_LEASE_S = 86_400.0
-
-
-class Rendering(Protocol):
-    """How an endpoint writes one answer: events of a stream, or one body.
-
-    What the methods for streams return is sent as it is: any number of whole events, with or without
-    names; empty where there is nothing to say. They are called in this order: `begin`, then `delta` and
-    `text_frame` as they come, then `end` and `conclude`. Errors in a stream are told by `error_event`.
-    """
-
-    def begin(self, usage: Usage) -> bytes:
-        """The answer has its lane; `usage` knows its prompt."""
-        ...
-
-    def delta(self, delta: MessageDelta, tokens: Sequence[ScoredToken] = ()) -> bytes:
-        """More of the message. `tokens` are those that it was read from, where they were asked for."""
-        ...
-
-    def text_frame(self, text: str) -> bytes:
-        """`delta` of a ContentDelta without tokens, for answers in which there is nothing else."""
-        ...
-
-    def end(self, result: GenerationResult) -> bytes: ...
-
-    def conclude(self) -> bytes:
-        """Behind `end`, once the record of the answer and what is kept of it are safe: what tells the
-        client that all is done."""
-        ...
-
-    @property
-    def error_event(self) -> Callable[[SkippyError], bytes] | None:
-        """How this answer's stream tells of a failure and ends; None: as its wire always does."""
-        ...
-
-    def whole(self, answer: Answer, result: GenerationResult) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A validated request and how its answer is written. `stored` is asked, once the answer is complete,
-    for what is stored of it where it can be asked for again."""
-
-    request: OutputRequest
-    rendering: Rendering
-    stored: Callable[[], StoredResponse] | None = None
-
-    @property
-    def headers(self) -> tuple[Header, ...]:
-        return ignored_headers(self.request.ignored_parameters)
-
-
-class FrameWriter:
-    """Text as frames, written the moment that it is there."""
-
-    __slots__ = ("_channel", "_rendering")
-
-    def __init__(self, rendering: Rendering, channel: EventChannel) -> None:
-        self._rendering = rendering
-        self._channel = channel
-
-    @property
-    def is_writable(self) -> bool:
-        return self._channel.is_writable
-
-    def write_text(self, text: str) -> None:
-        self._channel.write(self._rendering.text_frame(text))
 
 
 class GeneratingConsumer(ApiConsumer):

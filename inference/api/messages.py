@@ -9,8 +9,9 @@ from accounts.scopes import Scope
 from inference.anthropic.rendering import MessageRendering, count_body
 from inference.anthropic.validation import parse_count_request, parse_messages_request
 from inference.api.consumer import ApiConsumer
-from inference.api.generating import GeneratingConsumer, Question
+from inference.api.generating import GeneratingConsumer
 from inference.api.http import HttpRequest, ignored_headers
+from inference.api.question import Question
 from inference.openai.ids import new_message_id
 from inference.openai.protocol import ChatRequest
 from inference.runtime import Runtime

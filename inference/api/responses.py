@@ -10,8 +10,9 @@ import orjson
 from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.consumer import ApiConsumer
-from inference.api.generating import GeneratingConsumer, Question
+from inference.api.generating import GeneratingConsumer
 from inference.api.http import HttpRequest
+from inference.api.question import Question
 from inference.domain.errors import InvalidRequest
 from inference.domain.kept_answers import StoredResponse
 from inference.openai.responses.item_list import item_list_body, parse_item_query, said_items

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.media_run import MediaPlace
+
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
@@ -15,10 +17,11 @@ class ChatPrompt:
 
     `template_source` is the Jinja source that made it, by which formats of tool calls and thinking are
     known. With `is_emulated` the template knows no tools: they were described in plain words, and
-    calls come in the convention of tool_emulation.py.
+    calls come in the convention of tool_emulation.py. `media` says where pictures and sounds stand.
     """
 
     token_ids: tuple[int, ...]
     answer_begin: str
     template_source: str
     is_emulated: bool = False
+    media: tuple[MediaPlace, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.signals import TokenSignal
-from inference.engine.sequence import Sequence, TokenArray
+from inference.engine.sequence import EmbeddingArray, Sequence, TokenArray
 
 FlagArray = NDArray[np.int8]
 
@@ -32,6 +32,9 @@ class StepPlan:
     `token_ids`, `positions`, `sequence_ids` (int32) and `is_output` (int8: logits wanted) are what
     a runner needs. `outputs` are the sequences whose next token is drawn, in the order of their
     rows: all of `decoding`, then those whose last chunk is in the batch.
+
+    With `embeddings` (float32, one row for each token) these are computed instead of what the ids
+    stand for; all of a batch or none of it. Without `is_causal` its tokens see those behind them, too.
     """
 
     token_ids: TokenArray
@@ -41,6 +44,8 @@ class StepPlan:
     decoding: tuple[Sequence, ...]
     prefills: tuple[PrefillChunk, ...]
     outputs: tuple[Sequence, ...]
+    embeddings: EmbeddingArray | None = None
+    is_causal: bool = True
 
     @classmethod
     def build(cls, decoding: list[Sequence], prefills: list[PrefillChunk]) -> StepPlan:
@@ -69,6 +74,17 @@ class StepPlan:
             row = end
         return cls(
             token_ids, positions, sequence_ids, is_output, tuple(decoding), tuple(prefills), tuple(outputs)
+        )
+
+    @classmethod
+    def build_media(cls, chunks: list[PrefillChunk]) -> StepPlan:
+        """A batch of embeddings, each chunk within one run; one that is not causal stands alone."""
+        rows = [chunk.sequence.pending_embeddings(chunk.num_tokens) for chunk in chunks]
+        runs = [chunk.sequence.media_run for chunk in chunks]
+        return replace(
+            cls.build([], chunks),
+            embeddings=rows[0] if len(rows) == 1 else np.concatenate(rows),
+            is_causal=all(run is None or run.is_causal for run in runs),
         )
 
     def is_for(self, decoding: list[Sequence]) -> bool:

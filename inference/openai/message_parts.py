@@ -2,16 +2,18 @@
 
 Clients send text as a string or as a list of parts, for every role. Parts are joined by a newline,
 as the servers do that most templates were tried with (llama.cpp, vLLM): without one, the last word
-of a part and the first of the next would become one word. What is no text is refused by its place
-in the list, and never printed into the prompt.
+of a part and the first of the next would become one word. A picture or a sound (media_parts.py) is a
+mark in that text. Anything else is refused by its place in the list, and never printed into the prompt.
 """
 
 from __future__ import annotations
 
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage, Role
 from inference.domain.tools import ToolCall
 from inference.openai.fields import Fields, kind_of
+from inference.openai.media_parts import MEDIA_KINDS, UNSERVED_KINDS, read_media_part
 from inference.openai.message_calls import CallHistory
 
 # A body of 32 MiB could hold a million empty messages; each costs several tokens of scaffolding,
@@ -26,19 +28,8 @@ _ROLES: dict[str, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-_MEDIA_PARTS = frozenset(
-    (
-        "image_url",
-        "input_image",
-        "image",
-        "input_audio",
-        "audio",
-        "audio_url",
-        "video_url",
-        "file",
-        "input_file",
-    )
-)
+# Whose turns may hold pictures and sounds.
+_SHOWING_ROLES = frozenset(("user", "tool"))
 
 
 def parse_messages(fields: Fields, ignored: list[str]) -> tuple[ChatMessage, ...]:
@@ -89,13 +80,15 @@ class _Reader:
             raise fields.fail("role", "'function' is not supported. Use 'tool' with 'tool_call_id'")
         if role not in _ROLES:
             raise fields.fail("role", "it must be one of 'system', 'developer', 'user', 'assistant', 'tool'")
+        media: list[MediaPart] = []
         message = ChatMessage(
             role=_ROLES[role],
-            content=self._content(fields, role),
+            content=self._content(fields, role, media),
             name=fields.string("name", max_chars=MAX_NAME_CHARS) or None,
             tool_calls=self._calls_of_assistant(fields) if role == "assistant" else (),
             tool_call_id=self._calls.answered_id(fields) if role == "tool" else None,
             reasoning=self._reasoning(fields) if role == "assistant" else None,
+            media=tuple(media),
         )
         for key in fields.unknown():
             label = f"messages[].{key}"
@@ -118,7 +111,8 @@ class _Reader:
         texts = [fields.string(key) for key in ("reasoning_content", "reasoning")]
         return texts[0] or texts[1] or None
 
-    def _content(self, fields: Fields, role: str) -> str | None:
+    def _content(self, fields: Fields, role: str, media: list[MediaPart]) -> str | None:
+        """The text, in which marks stand for what is added to `media`."""
         value = fields.take("content")
         # An assistant's refusal stands in place of its text, beside it or as a part of it.
         refusal = fields.string("refusal") if role == "assistant" else None
@@ -131,10 +125,11 @@ class _Reader:
         if not isinstance(value, list):
             raise fields.wrong_kind("content", "a string or an array of content parts", value)
         return "\n".join(
-            self._part(part, f"{fields.param('content')}[{index}]", role) for index, part in enumerate(value)
+            self._part(part, f"{fields.param('content')}[{index}]", role, media)
+            for index, part in enumerate(value)
         )
 
-    def _part(self, part: object, param: str, role: str) -> str:
+    def _part(self, part: object, param: str, role: str, media: list[MediaPart]) -> str:
         self._count()
         if not isinstance(part, dict):
             raise InvalidRequest(
@@ -145,9 +140,12 @@ class _Reader:
             text = part.get("text")
         elif kind == "refusal" and role == "assistant":
             text = part.get("refusal")
-        elif isinstance(kind, str) and kind in _MEDIA_PARTS:
+        elif isinstance(kind, str) and kind in MEDIA_KINDS and role in _SHOWING_ROLES:
+            media.append(read_media_part(part, param))
+            text = media[-1].mark
+        elif isinstance(kind, str) and kind in (MEDIA_KINDS.keys() | UNSERVED_KINDS):
             raise InvalidRequest(
-                f"Invalid '{param}': this model takes text only, not parts of type '{kind}'.", param=param
+                f"Invalid '{param}': parts of type '{kind}' are not supported here.", param=param
             )
         else:
             raise InvalidRequest(f"Invalid '{param}': it must be a part of type 'text'.", param=param)

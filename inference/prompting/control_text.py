@@ -35,10 +35,12 @@ _MAX_EDGE_CHARS = 128
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of prompt to be tokenized alone. In a plain one, nothing is a control token."""
+    """A piece of prompt to be tokenized alone. In a plain one, nothing is a control token. One with a
+    `mark` has no text: the picture or sound of that mark stands there."""
 
     text: str
     is_plain: bool
+    mark: str = ""
 
 
 class ControlTexts:

@@ -13,18 +13,21 @@ by its tokens after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from inference.domain.chat_prompt import ChatPrompt
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
+from inference.domain.media import MediaPiece
+from inference.domain.media_run import MediaPlace
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
 from inference.prompting.chat_rendering import render_chat
 from inference.prompting.chat_template import CHATML, CHATML_CONTROL_TEXTS, ChatTemplate
 from inference.prompting.control_text import ControlTexts, PromptMarks, Segment
+from inference.prompting.media_places import check_all_placed, cut_at_marks, put_media
 from inference.prompting.template_library import PreparedTemplate, TemplateLibrary
 from inference.prompting.template_turns import with_one_system_role
 from inference.prompting.token_limit import check_prompt_fits, check_text_fits
@@ -53,10 +56,12 @@ def _all(template_source: str) -> bool:
 class PromptPolicy:
     """What an administrator, and the reader of answers, have to say about prompts.
 
+    `template_source` takes the place of all templates of the model's file.
     `reads_tool_calls` tells for a template's source whether calls in the answers to it are understood;
     where they are not, tools are emulated. `forces_tool_emulation`: they are everywhere.
     """
 
+    template_source: str | None = None
     allows_request_templates: bool = False
     forces_tool_emulation: bool = False
     reads_tool_calls: Callable[[str], bool] = _all
@@ -87,6 +92,8 @@ class PromptBuilder:
         could_fit = tokenizer.max_piece_bytes * description.max_request_tokens
         max_chars = max(_MIN_RENDER_CHARS, min(2 * could_fit, _MAX_RENDER_CHARS))
         sources = dict(description.chat_templates)
+        if self._policy.template_source is not None:
+            sources = {"default": self._policy.template_source}
         if not sources and CHATML_CONTROL_TEXTS.issubset(tokenizer.special_texts):
             sources = {"default": CHATML}
         self._templates = TemplateLibrary(
@@ -108,12 +115,19 @@ class PromptBuilder:
         return not self._templates.is_empty
 
     def chat(
-        self, conversation: Conversation, times: PromptTimes | None = None, *, must_fit: bool = True
+        self,
+        conversation: Conversation,
+        times: PromptTimes | None = None,
+        *,
+        media: Mapping[str, Sequence[MediaPiece]] | None = None,
+        must_fit: bool = True,
     ) -> ChatPrompt:
-        """The prompt of a conversation. Raises InvalidRequest (the template's objections) and
+        """The prompt of a conversation; `media` is what stands for each of its pictures and sounds, by
+        mark. Raises InvalidRequest (the template's objections) and
         ContextLengthExceeded, with param "messages"; InvalidRequest with param "chat_template" where
         the request's own is at fault. Fills in `times`. Without `must_fit`, only the template's bounds
         hold, for those who want to know how long it is."""
+        parts = [part for message in conversation.messages for part in message.media]
         messages = with_one_system_role(conversation.messages)
         if must_fit:
             self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
@@ -130,12 +144,15 @@ class PromptBuilder:
         except InvalidRequest as error:
             param = error.param if conversation.template.source is None else "chat_template"
             raise type(error)(marks.unmarked(error.message), param=param) from None
-        segments = marks.segments(rendered.text)
+        pieces = media or {}
+        segments = cut_at_marks(marks.segments(rendered.text), pieces)
         num_bytes = sum(_num_bytes(segment.text) for segment in segments)
         if must_fit:
             self.check_size(num_bytes, param="messages")
         rendered_ts = time.monotonic()
-        ids = self._ids(segments)
+        places: list[MediaPlace] = []
+        ids = self._ids(segments, pieces, places)
+        check_all_placed(parts, places)
         if times is not None:
             times.template_s = rendered_ts - began_ts
             times.num_text_bytes = num_bytes
@@ -145,6 +162,7 @@ class PromptBuilder:
             answer_begin=marks.unmarked(rendered.answer_begin),
             template_source=prepared.source,
             is_emulated=is_emulated,
+            media=tuple(places),
         )
 
     def _needs_emulation(self, prepared: PreparedTemplate, conversation: Conversation) -> bool:
@@ -197,8 +215,13 @@ class PromptBuilder:
             check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
         return ids
 
-    def _ids(self, segments: Sequence[Segment]) -> tuple[int, ...]:
-        """Tokenize a prompt in its segments.
+    def _ids(
+        self,
+        segments: Sequence[Segment],
+        media: Mapping[str, Sequence[MediaPiece]],
+        places: list[MediaPlace],
+    ) -> tuple[int, ...]:
+        """Tokenize a prompt in its segments; adds to `places` where rows of embeddings stand.
 
         BOS is added where the vocabulary wants one and the template has not written it (as
         llama.cpp does: a second BOS would harm, and so would none).
@@ -206,6 +229,11 @@ class PromptBuilder:
         ids: list[int] = []
         for index, segment in enumerate(segments):
             is_first = index == 0
+            if segment.mark:
+                if is_first:
+                    ids += self._tokenizer.tokenize("", add_special=True, parse_special=False)
+                ids += put_media(segment.mark, media[segment.mark], len(ids), places)
+                continue
             add_bos = is_first and not (self._bos_text and segment.text.startswith(self._bos_text))
             if is_first or not self._seam_ids:
                 ids += self._tokenizer.tokenize(

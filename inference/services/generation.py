@@ -1,8 +1,8 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
-    validated request → served model → prompt text and token ids (on a small thread pool, since
-    rendering and tokenizing hold the event loop too long) → constraint → max_tokens → limits → entrance →
-    GenerationStream
+    validated request → served model → files of pictures and sounds → prompt text and token ids (on a
+    small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
+    max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
 """
@@ -10,6 +10,7 @@ The story is told here once for chat and completions, streamed or whole; the doo
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
@@ -27,6 +28,7 @@ from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.chat_prompts import chat_prompt
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
@@ -66,12 +68,15 @@ class GenerationService:
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
+        parts = [part for message in request.messages for part in message.media]
+        model.media.check(parts)
         request = self._chat_defaults.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._prompt_pool.run(
-            caller.user_id, lambda: model.prompts.chat(request.conversation, times)
+        files = await model.media.load(parts)
+        prompt, items = await self._prompt_pool.run(
+            caller.user_id, lambda: chat_prompt(model, request.conversation, files, times)
         )
         _note_prompt(
             lifecycle,
@@ -92,6 +97,9 @@ class GenerationService:
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
+        if items:
+            runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
+            generation = replace(generation, media=runs)
         reader = answer.reader(model)
         return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 

@@ -11,6 +11,7 @@ from inference.domain.errors import ModelNotFound
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
 from inference.prompting.prompt import PromptBuilder
+from inference.services.media_desk import MediaDesk
 
 MAX_SHOWN_ID = 100
 
@@ -24,6 +25,7 @@ class ServedModel:
     prompts: PromptBuilder
     backend: GenerationBackend
     constraints: ConstraintCompiler
+    media: MediaDesk
 
 
 def canonical_id(model_id: str) -> str:

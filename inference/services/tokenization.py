@@ -10,6 +10,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
 from inference.openai.tokenization import MAX_TEXT_BYTES, DetokenizeRequest, TokenizeRequest
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.chat_prompts import chat_prompt
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
@@ -70,8 +71,13 @@ class TokenizationService:
                 f"Invalid 'messages': more than {MAX_CONVERSATION_BYTES} bytes are not counted.",
                 param="messages",
             )
+        parts = [part for message in conversation.messages for part in message.media]
+        model.media.check(parts)
         filled = self._chat_defaults.fill_conversation(conversation)
-        prompt = await self._prompt_pool.run(user_id, lambda: model.prompts.chat(filled, must_fit=False))
+        files = await model.media.load(parts)
+        prompt, _ = await self._prompt_pool.run(
+            user_id, lambda: chat_prompt(model, filled, files, must_fit=False)
+        )
         return prompt.token_ids
 
     async def detokenize(

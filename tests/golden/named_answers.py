@@ -133,8 +133,10 @@ NAMED_ANSWERS: tuple[Golden, ...] = (
     ),
     Golden(
         "command-r-plus",
-        'Hi\nAction:\n```json\n[\n    {"tool_name": "special_function", "parameters": {"arg1": 1}},\n'
-        '    {"tool_name": "special_function_with_opt", "parameters": {"arg1": 1, "arg2": 2}}\n]\n```',
+        'Hi\nAction:\n```json\n[\n    {\n        "tool_name": "special_function",\n'
+        '        "parameters": {"arg1": 1}\n    },\n'
+        '    {\n        "tool_name": "special_function_with_opt",\n'
+        '        "parameters": {"arg1": 1, "arg2": 2}\n    }\n]\n```',
         "Hi",
         calls=(ONE, TWO),
     ),

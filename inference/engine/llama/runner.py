@@ -59,7 +59,9 @@ class LlamaRunner:
                 model.close()
             raise
         try:
-            self._batch = LlamaBatch(self._context.max_batch_tokens)
+            self._batch = LlamaBatch(
+                self._context.max_batch_tokens, embedding_width=self._context.embedding_width
+            )
             self._warm_up()
             self._can_share_prefixes = self._try_partial_removal()
         except BaseException:
@@ -98,7 +100,7 @@ class LlamaRunner:
         must_go_on = request.ignore_eos or request.min_tokens > 0
         self._samplers[sequence_id] = Sampler(
             request.sampling,
-            prompt_token_ids=request.prompt_token_ids,
+            prompt_token_ids=tokens_of_text(request),
             pieces=self._model.tokenizer.pieces,
             banned_token_ids=self._end_token_array if must_go_on else None,
             num_banned_draws=None if request.ignore_eos else request.min_tokens,
@@ -237,3 +239,10 @@ class LlamaRunner:
 
     def __repr__(self) -> str:
         return f"<LlamaRunner of {self._model!r}, {self._context!r}>"
+
+
+def tokens_of_text(request: GenerationRequest) -> tuple[int, ...]:
+    """The prompt without the made-up ids of pictures and sounds: penalties know nothing of them."""
+    if not request.media:
+        return request.prompt_token_ids
+    return tuple([token_id for token_id in request.prompt_token_ids if token_id >= 0])

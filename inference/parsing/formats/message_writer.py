@@ -86,6 +86,7 @@ class MessageWriter:
         self._trims_content = self._content.is_skipping = trims_content
         self._reasoning = _Trimmer()
         self._ids: set[str] = set()
+        self._has_content = False
         self._num_calls = 0
         self._is_told = False
         self._is_call_open = False
@@ -112,7 +113,10 @@ class MessageWriter:
     # -- content and thinking ---------------------------------------------------------------------
 
     def content(self, text: str) -> None:
-        self._say(self._content.push(text), is_reasoning=False)
+        text = self._content.push(text)
+        if text:
+            self._has_content = True
+            self._say(text, is_reasoning=False)
 
     def begin_thinking(self, marker: str, *, is_written: bool = True) -> None:
         """`is_written`: the model wrote the marker, the prompt did otherwise."""
@@ -157,7 +161,8 @@ class MessageWriter:
     def begin_call(self, name: str, call_id: str = "") -> None:
         """`call_id` is the model's own; it is kept where it is one and new."""
         self._is_told = self.may_call(name) and (self.tools.is_parallel or not self._num_calls)
-        self._content.take()
+        if not self._has_content:
+            self._content.take()
         if not self._is_told:
             return
         self._flush()

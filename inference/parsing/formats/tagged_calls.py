@@ -50,6 +50,8 @@ class TagStyle:
     string_attribute: str = ""
     """The attribute of a key whose value is a string; with another value for what is none."""
     json_attribute: str = ""
+    has_types: bool = False
+    """A key has an attribute that names its value's type; a call has one that counts it."""
     has_cdata: bool = False
     """A value may stand in `<![CDATA[…]]>`."""
 
@@ -195,6 +197,8 @@ def _parameter_tag(schema: Mapping[str, Any], key: str, style: TagStyle) -> Tag:
     attribute = ""
     if style.string_attribute:
         attribute = style.string_attribute if "string" in types else style.json_attribute
+    if style.has_types:
+        attribute = f' type="{_type_name(types)}"'
     begin = f"{style.parameter_begin}{key}{style.quote}{attribute}{style.parameter_tail}"
     if style.value_begin:
         begin += style.line_break + style.value_begin
@@ -202,6 +206,13 @@ def _parameter_tag(schema: Mapping[str, Any], key: str, style: TagStyle) -> Tag:
     body: ConstraintSpec = JsonSchema(one) if "string" not in types else Regex(_text_pattern(one))
     end = style.value_break + style.parameter_end + style.line_break
     return Tag(begin + style.value_break, body, end)
+
+
+def _type_name(types: frozenset[str]) -> str:
+    """The one word for what may be several types: JavaScript's."""
+    names = ("string", "object", "array", "number", "integer", "boolean", "null")
+    name = next((one for one in names if one in types), "string")
+    return "number" if name == "integer" else name
 
 
 def _text_pattern(schema: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from inference.domain.constraint import ConstraintSpec, Tag
+from inference.domain.constraint import ConstraintSpec, InOrder, Regex, Tag
 from inference.domain.tools import ToolUse
 from inference.parsing.formats.call_constraints import listed_calls, one_tag, tagged_calls
 from inference.parsing.formats.message_format import MarkedFormat, MessageFormat, Thinking
@@ -89,6 +89,7 @@ _KIMI_K3: Final = TagStyle(
     parameter_tail="<|sep|>",
     parameter_end="<|close|>argument<|sep|>",
     line_break="",
+    has_types=True,
 )
 _MINICPM: Final = TagStyle(
     quote='"',
@@ -169,15 +170,20 @@ class TaggedFormat(MarkedFormat):
         gap = style.line_break
         tags = []
         for tool in tools.callable_tools:
-            begin = f"{style.call_begin}{tool.name}{style.quote}{style.call_tail}{gap}"
-            end = style.call_end
+            tail = f"{style.quote}{style.call_tail}{gap}"
+            body, begin, end = tagged_call_body(tool, style), f"{style.call_begin}{tool.name}", style.call_end
+            if style.has_types:
+                begin += f'{style.quote} index="'
+                body = InOrder((Regex("[0-9]{1,3}"), one_tag(Tag(tail, body))))
+            else:
+                begin += tail
             if family.is_section:
                 # In front of each call and of the end: a grammar's words are told apart by their beginnings.
                 begin = gap + begin if family.begin else begin
             else:
                 begin = f"{family.begin}{gap if style.call_begin else ''}{begin}"
                 end = end if end == family.end else f"{end}{gap}{family.end}"
-            tags.append(Tag(begin, tagged_call_body(tool, style), end))
+            tags.append(Tag(begin, body, end))
         if family.is_section and family.begin:
             return listed_calls(tools, family.begin, family.begin, gap + family.end, tags, separator="")
         return tagged_calls(tools, tags, trigger=family.begin or style.call_begin, separator=gap)

@@ -26,8 +26,9 @@ def test_one_part_is_the_same_as_its_text() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        {"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}},
+        {"type": "image_url", "image_url": {"url": "ftp://169.254.169.254/"}},
         {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "video_url", "video_url": {"url": "data:;base64,AAAA"}},
         {"type": "input_audio", "input_audio": {}},
         {"type": "file", "file": {}},
         {"type": "zzz"},
@@ -46,6 +47,32 @@ def test_what_is_no_text_part_is_refused_by_its_place(part: object) -> None:
     error = chat_refusal(messages=[*user(), *user([text_part("a"), part])])
     assert error.param == "messages[1].content[1]"
     assert "169.254" not in error.message
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_pictures_keep_their_places_among_the_text(role: str) -> None:
+    pictures = [{"type": "image_url", "image_url": {"url": f"data:;base64,{name}AAA"}} for name in "ab"]
+    content = [text_part("see"), pictures[0], pictures[1], text_part("there")]
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    turn = {"role": role, "content": content} | ({"tool_call_id": "c"} if role == "tool" else {})
+    message = chat(messages=[*user(), *history, turn]).messages[-1]
+    first, second = message.media
+    assert message.content == f"see\n{first.mark}\n{second.mark}\nthere"
+    assert [part.param for part in message.media] == ["messages[2].content[1]", "messages[2].content[2]"]
+    assert first.data != second.data
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_only_users_and_tools_show_pictures(role: str) -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:;base64,AAAA"}}
+    error = chat_refusal(messages=[*user(), {"role": role, "content": [part]}])
+    assert error.param == "messages[1].content[0]"
+
+
+def test_a_picture_alone_is_something_said() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:;base64,AAAA"}}
+    assert len(chat(messages=user([part])).messages[0].media) == 1
 
 
 def test_a_name_comes_along() -> None:
