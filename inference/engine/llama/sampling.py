@@ -193,7 +193,7 @@ def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintStat
             constraint.advance(token_id)
         return token_id
     except BaseException as problem:  # a panic of the native library is no Exception
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return NOTHING_DRAWN
 
 
@@ -213,7 +213,7 @@ def take_forced(sampler: Sampler, max_tokens: int, end_token_ids: frozenset[int]
             if sampler.has_memory:
                 sampler.accept(token_id)
     except BaseException as problem:
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return None
     return tuple(taken)
 
@@ -227,7 +227,7 @@ def _mask(logits: LogitsArray, constraint: ConstraintState) -> int | None:
             return int(mask.argmax())
         logits[~mask] = -math.inf
     except BaseException as problem:
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return NOTHING_DRAWN
     return None
 
