@@ -185,7 +185,11 @@ def main() -> int:
         serve_with = choose(name)
 
         def serve_watched(application: Any, lifespan: Any, config: Any) -> int:
-            logging.getLogger("inference.events").addHandler(watch)
+            events = logging.getLogger("inference.events")
+            events.addHandler(watch)
+            # The watch wants them all; the lines of the log stay what they are in earnest.
+            events.setLevel(logging.DEBUG)
+            events.propagate = False
             threading.Thread(target=watch.serve, args=(path,), name="watch", daemon=True).start()
             return serve_with(watch.around(application), lifespan, config)
 

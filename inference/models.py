@@ -92,7 +92,6 @@ class GenerationRecord(models.Model):
             models.Index(fields=["user_id", "-created_at", "-id"], name="record_user_time"),
             models.Index(fields=["team_id", "-created_at", "-id"], name="record_team_time"),
             models.Index(fields=["request_id"], name="record_request_id"),
-            models.Index(fields=["recorded_at"], name="record_recorded_at"),
         ]
 
     def __str__(self) -> str:
@@ -100,7 +99,11 @@ class GenerationRecord(models.Model):
 
 
 class GenerationText(models.Model):
-    """What was asked and answered, where the key allows that it is kept; deleted after `expires_at`."""
+    """What was asked and answered, where the key allows that it is kept; deleted after `expires_at`.
+
+    The answer of a response that was stored has a `response_id`, and is the response object as JSON;
+    `previous_response_id` is that of the one that it went on from.
+    """
 
     record_id = models.UUIDField(primary_key=True, editable=False)
     created_at = models.DateTimeField("arrived")
@@ -109,9 +112,14 @@ class GenerationText(models.Model):
     key_id = models.BigIntegerField("key id")
     request = models.TextField("request body")
     answer = models.TextField("answer")
+    response_id = models.CharField("response id", max_length=64, null=True)  # noqa: DJ001 - unique where there is one
+    previous_response_id = models.CharField("previous response id", max_length=64, blank=True, default="")
 
     class Meta:
         verbose_name = "text of a generation"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["response_id"], name="text_response_id_unique"),
+        ]
         indexes: ClassVar = [
             models.Index(fields=["expires_at"], name="text_expires_at"),
             models.Index(fields=["user_id"], name="text_user"),
@@ -161,7 +169,8 @@ class UsagePending(models.Model):
     """A record that no bucket has counted yet.
 
     A trigger writes it in the transaction of the record, and the aggregation deletes it in that of the
-    bucket: so a record is either here or in a bucket, at every instant, however late it came.
+    bucket: so a record is either here or in a bucket, at every instant, however late it came. It has a
+    minute's records, so whoever reads it reads it whole: an index would cost each record more than it gives.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -173,11 +182,6 @@ class UsagePending(models.Model):
     class Meta:
         verbose_name = "record to be aggregated"
         verbose_name_plural = "records to be aggregated"
-        indexes: ClassVar = [
-            models.Index(fields=["key_id"], name="pending_key"),
-            models.Index(fields=["user_id"], name="pending_user"),
-            models.Index(fields=["created_at"], name="pending_time"),
-        ]
 
     def __str__(self) -> str:
         return str(self.record_id)

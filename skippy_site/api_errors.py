@@ -20,8 +20,8 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
+from accounts.keys import without_keys
 from inference.domain.errors import SkippyError
-from skippy_site.logging import without_keys
 
 _log = logging.getLogger(__name__)
 

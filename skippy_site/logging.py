@@ -10,20 +10,11 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from typing import Any
 
-from accounts.keys import PREFIX, VISIBLE_PREFIX_LENGTH
+from accounts.keys import without_keys
 from inference.domain.request_context import current_request_id
-
-_VISIBLE = VISIBLE_PREFIX_LENGTH - len(PREFIX)
-_KEY = re.compile(rf"({PREFIX}[0-9A-Za-z]{{{_VISIBLE}}})[0-9A-Za-z]+")
-
-
-def without_keys(text: str) -> str:
-    """The text with all but the visible beginning of each API key replaced."""
-    return _KEY.sub(r"\1…", text) if PREFIX in text else text
 
 
 class LineFormatter(logging.Formatter):

@@ -18,6 +18,7 @@ class MemoryLedger:
         self.records: list[RequestSummary] = []
         self.fault: str | None = None
         self.is_quick = True
+        self.num_hurries = 0
         self._unsafe: list[asyncio.Future[None]] = []
 
     def open(self, live: LiveRequest) -> None:
@@ -35,6 +36,9 @@ class MemoryLedger:
         if self.is_quick:
             self.make_safe()
         return safe
+
+    def hurry(self) -> None:
+        self.num_hurries += 1
 
     def make_safe(self) -> None:
         while self._unsafe:

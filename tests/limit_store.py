@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -51,10 +52,17 @@ class MemoryLimitStore:
             raise LimitsUnavailable("the answer was lost")
         return copy.deepcopy(decided.outcome)
 
-    async def beat(self) -> int:
+    async def beat(self, held: Collection[UUID]) -> int:
         if self.is_away:
             raise LimitsUnavailable("away")
-        return 0
+        lost = [
+            one
+            for key, (owner, one) in self.shared.taken.items()
+            if owner == self._process and key not in held
+        ]
+        if lost:
+            await self.run(Batch(tuple(GiveBack(one.id, one.owners, None) for one in lost)))
+        return len(lost)
 
     async def bury(self, process: str) -> None:
         """Another process is dead."""

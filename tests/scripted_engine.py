@@ -16,6 +16,7 @@ from inference.domain.constraint import (
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
+from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
@@ -170,6 +171,7 @@ class ScriptedEngine:
         self.tokenizer = ByteTokenizer()
         self.constraints = ScriptedCompiler()
         self.backend = self
+        self.projector: MediaProjector | None = None
         self.is_alive = True
         self.play = play
         self.handles: list[ScriptedHandle] = []

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from cachetools import LRUCache
 
@@ -52,7 +52,7 @@ class LimitStore(Protocol):
 
     async def run(self, batch: Batch) -> Outcome: ...
 
-    async def beat(self) -> int: ...
+    async def beat(self, held: Collection[UUID]) -> int: ...
 
     async def leave(self) -> None: ...
 
@@ -132,6 +132,8 @@ class SharedLimitDesk:
         self._flushing: asyncio.Task[None] | None = None
         self._using_store = asyncio.Lock()
         self._pictures: LRUCache[Owner, _Seen] = LRUCache(MAX_PICTURES)
+        # From the moment at which one is asked for until the store has taken it back.
+        self._held: set[UUID] = set()
         self._num_being_said = 0
         self._num_open = 0
         self._num_transactions = 0
@@ -204,9 +206,9 @@ class SharedLimitDesk:
             while True:
                 try:
                     async with self._using_store:
-                        num_dead = await self._store.beat()
+                        num_dead = await self._store.beat(self._held)
                     if num_dead:
-                        logger.warning("%d reservations of a dead server process were refunded", num_dead)
+                        logger.warning("%d reservations that nobody holds were refunded", num_dead)
                     is_away = False
                 except LimitsUnavailable as error:
                     if not is_away:
@@ -240,12 +242,16 @@ class SharedLimitDesk:
         )
 
     def check_integrity(self) -> None:
-        """AssertionError if more was given back than was taken."""
+        """AssertionError if more was given back than was taken, or something is held for nobody."""
         assert self._num_open >= 0, self
+        is_flushing = self._flushing is not None and not self._flushing.done()
+        assert is_flushing or self._given_back or len(self._held) <= self._num_open, self
 
     # -- the one transaction --------------------------------------------------------------------------
 
     async def _ask(self, asked: Look | Take) -> Picture:
+        if isinstance(asked, Take):
+            self._held.add(asked.reservation_id)
         self._asked.append(asked)
         self._kick()
         try:
@@ -291,6 +297,7 @@ class SharedLimitDesk:
                 finally:
                     self._num_being_said = 0
                 self._num_transactions += 1
+                self._held.difference_update(one.reservation_id for one in given_back)
                 self._answer(asked, outcome)
 
     def _answer(self, asked: tuple[Look | Take, ...], outcome: Outcome) -> None:
@@ -298,6 +305,8 @@ class SharedLimitDesk:
         for counter in outcome.counters:
             self._pictures[counter.owner] = _Seen(counter, outcome.now, seen_ts)
         for one, picture in zip(asked, outcome.pictures, strict=True):
+            if isinstance(one, Take) and picture.refusal is not None:
+                self._held.discard(one.reservation_id)
             if not one.answer.done():
                 one.answer.set_result(picture)
 

@@ -4,13 +4,14 @@ the records.
 A batch is one transaction of two round trips: lock and read what it needs, decide (in Python, by
 `Counter`'s rules), write and commit. Rows are locked in the order of their ids, so that no two
 transactions wait for each other. It does not wait for the disk: what an outage of Postgres can take
-away is worth a minute, but for budgets, and those are counted with the records.
+away is worth a minute, but for budgets, which are counted with the records, and for what is open, which
+each process says again with every beat.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -86,9 +87,10 @@ class PostgresLimitStore:
         """Do all of it, or nothing."""
         return await self._guarded(self._run(batch))
 
-    async def beat(self) -> int:
-        """Say that this process lives, and give back what dead ones held; how many they were."""
-        return await self._guarded(self._beat())
+    async def beat(self, held: Collection[UUID]) -> int:
+        """Say that this process lives and that it holds these reservations. Give back what dead ones held,
+        and what this one has given back already, but an outage has undone; how many they were."""
+        return await self._guarded(self._beat(held))
 
     async def leave(self) -> None:
         """This process holds nothing any more and will not come back."""
@@ -223,7 +225,7 @@ class PostgresLimitStore:
 
     # -- the life of processes ------------------------------------------------------------------------
 
-    async def _beat(self) -> int:
+    async def _beat(self, held: Collection[UUID]) -> int:
         connection = await self._connected()
         await _execute(
             connection,
@@ -233,10 +235,11 @@ class PostgresLimitStore:
         # Also of processes that are not known at all: their row went with an outage.
         cursor = await _execute(
             connection,
-            f"SELECT {_RESERVATION_COLUMNS} FROM {_RESERVATIONS} AS r WHERE NOT EXISTS (SELECT FROM "
+            f"SELECT {_RESERVATION_COLUMNS} FROM {_RESERVATIONS} AS r WHERE process_id = "
+            f"'{self._process_id}' OR NOT EXISTS (SELECT FROM "
             f"{_PROCESSES} AS p WHERE p.id = r.process_id AND p.seen_at > {self._dead_before})",
         )
-        dead = [_taken(row) for row in await cursor.fetchall()]
+        dead = [one for one in map(_taken, await cursor.fetchall()) if one.id not in held]
         if dead:
             await self._run(Batch(given_back=tuple(GiveBack(one.id, one.owners, None) for one in dead)))
         await _execute(connection, f"DELETE FROM {_PROCESSES} WHERE seen_at < {self._dead_before}")

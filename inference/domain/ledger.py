@@ -65,7 +65,12 @@ class Ledger(Protocol):
 
     def record(self, summary: RequestSummary) -> Future[None]:
         """The end of an open request. What is returned is done when the record will survive whatever
-        happens; it never fails. Nobody needs to wait for it; who waits and may be cancelled shields it."""
+        happens; it never fails. Nobody needs to wait for it, and it takes a moment, in which others may come
+        along; who waits calls `hurry`, and shields it where he may be cancelled."""
+        ...
+
+    def hurry(self) -> None:
+        """Somebody waits for what was given to `record`: make it safe at once."""
         ...
 
     def statistics(self) -> LedgerStatistics: ...

@@ -153,6 +153,9 @@ class GenerationLedger:
         self._live.pop(summary.record_id, None)
         return self._writer.submit(RecordRow.of(summary))
 
+    def hurry(self) -> None:
+        self._writer.hurry()
+
     def statistics(self) -> LedgerStatistics:
         writer = self._writer
         return LedgerStatistics(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from accounts.keys import without_keys
 from inference.domain.kept_answers import KeptText
 from inference.ledger.database_calls import in_database
 from inference.models import GenerationText
@@ -20,7 +21,8 @@ class DatabaseKeptTexts:
 
 
 def generation_text_create(*, text: KeptText, retention: timedelta) -> None:
-    """Keep one text; NUL characters, which Postgres does not take, become U+FFFD."""
+    """Keep one text. NUL characters, which Postgres does not take, become U+FFFD, and of an API key that
+    got into it only the visible beginning stays."""
     GenerationText.objects.bulk_create(
         [
             GenerationText(
@@ -29,8 +31,10 @@ def generation_text_create(*, text: KeptText, retention: timedelta) -> None:
                 expires_at=text.created_at + retention,
                 user_id=text.user_id,
                 key_id=text.key_id,
-                request=text.request.replace("\0", "\ufffd"),
-                answer=text.answer.replace("\0", "\ufffd"),
+                request=without_keys(text.request).replace("\0", "\ufffd"),
+                answer=without_keys(text.answer).replace("\0", "\ufffd"),
+                response_id=None if text.stored is None else text.stored.id,
+                previous_response_id="" if text.stored is None else text.stored.previous_id,
             )
         ],
         ignore_conflicts=True,

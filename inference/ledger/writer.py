@@ -1,7 +1,11 @@
 """Group commit: endings go to the database together, and to the journal while it is away.
 
-A commit starts at once when none is in flight and takes along whatever came meanwhile, so that one
-client waits for one commit only and a hundred clients share few. While the database is away, endings
+Where somebody waits for a record, a commit starts at once if none is in flight, and takes along whatever
+came meanwhile: one client waits for one commit only, and a hundred clients share few. A record that
+nobody waits for (of a refusal, of a client that left) goes along with the next commit, or starts one
+itself after a moment: a server that has more to do than it can should not spend its time on commits.
+
+While the database is away, endings
 are appended to the journal and synced instead; a task brings them to the database in their order when
 it is back, and until it has, newcomers take the same way behind them.
 """
@@ -26,6 +30,8 @@ from inference.ledger.store import RecordStore, StoreUnavailable
 _log = logging.getLogger(__name__)
 
 MAX_ROWS_OF_COMMIT = 256
+# Far less than the second within which a request is to be seen in its user's numbers.
+LINGER_S = 0.2
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 2.0
 
@@ -41,15 +47,23 @@ class RecordWriter:
     that is still needed (`is_idle`)."""
 
     def __init__(
-        self, store: RecordStore, *, journal: Callable[[], JournalFile], quarantine: Quarantine
+        self,
+        store: RecordStore,
+        *,
+        journal: Callable[[], JournalFile],
+        quarantine: Quarantine,
+        linger_s: float = LINGER_S,
     ) -> None:
         self._store = store
+        self._linger_s = linger_s
         self._journal = journal
         self._quarantine = quarantine
         self._waiting: deque[_Waiting] = deque()
         self._num_in_flight = 0
         self._backlog: deque[Extent] = deque()
         self._closed: list[UUID] = []
+        self._lingering: asyncio.TimerHandle | None = None
+        self._is_hurried = False
         self._working: asyncio.Task[None] | None = None
         self._draining: asyncio.Task[None] | None = None
         self.total_committed = 0
@@ -74,11 +88,23 @@ class RecordWriter:
 
     def submit(self, row: RecordRow) -> asyncio.Future[None]:
         """What is returned is done when the row is safe. It never fails; cancelling it changes nothing."""
-        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        safe: asyncio.Future[None] = loop.create_future()
         self._waiting.append(_Waiting(row, safe))
+        if self._lingering is None:
+            self._lingering = loop.call_later(self._linger_s, self.hurry)
+        return safe
+
+    def hurry(self) -> None:
+        """Begin with all that waits, or go on with it as soon as what is in flight has arrived."""
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if not self._waiting:
+            return
+        self._is_hurried = True
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
-        return safe
 
     def take_closed(self) -> list[UUID]:
         """The ids that came to the database since the last call."""
@@ -87,6 +113,7 @@ class RecordWriter:
 
     async def stop(self, *, patience_s: float) -> None:
         """Wait for what is under way, but not for a database that is away."""
+        self.hurry()
         if self._working is not None:
             await asyncio.wait([self._working], timeout=patience_s)
         for task in (self._working, self._draining):
@@ -96,7 +123,8 @@ class RecordWriter:
         await self._store.close()
 
     async def _work(self) -> None:
-        while self._waiting:
+        while self._waiting and self._is_hurried:
+            self._is_hurried = len(self._waiting) > MAX_ROWS_OF_COMMIT
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_ROWS_OF_COMMIT))]
             self._num_in_flight = len(batch)
             await self._make_safe([waiting.row for waiting in batch])

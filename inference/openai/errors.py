@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from accounts.keys import without_keys
 from inference.domain.errors import AuthenticationFailed, MethodNotAllowed, SkippyError
 
 Header = tuple[bytes, bytes]
@@ -21,13 +22,20 @@ class WireResponse:
 
 
 def error_object(error: SkippyError) -> dict[str, object]:
-    """`{"error": {message, type, param, code}}` as OpenAI's schema ErrorResponse has it."""
-    return {"error": {"message": error.message, "type": error.type, "param": error.param, "code": error.code}}
+    """`{"error": {message, type, param, code}}` as OpenAI's schema ErrorResponse has it. A key that was
+    sent where none belongs is not repeated: errors end in other people's logs."""
+    message, param = without_keys(error.message), without_keys(error.param) if error.param else error.param
+    return {"error": {"message": message, "type": error.type, "param": param, "code": error.code}}
 
 
 def error_response(error: SkippyError, *, allow: tuple[str, ...] = ()) -> WireResponse:
     """The HTTP answer for `error`. `allow` names the methods that a 405 offers instead."""
     body = orjson.dumps(error_object(error))
+    return WireResponse(error.status, error_headers(error, body, allow=allow), body)
+
+
+def error_headers(error: SkippyError, body: bytes, *, allow: tuple[str, ...] = ()) -> tuple[Header, ...]:
+    """The headers of an error, whatever its JSON `body` looks like."""
     headers: list[Header] = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
@@ -40,4 +48,4 @@ def error_response(error: SkippyError, *, allow: tuple[str, ...] = ()) -> WireRe
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed) and allow:
         headers.append((b"allow", ", ".join(allow).encode()))
-    return WireResponse(error.status, tuple(headers), body)
+    return tuple(headers)

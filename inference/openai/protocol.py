@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from inference.domain.constraint import ConstraintSpec
+from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.messages import ChatMessage
+from inference.domain.reasoning import ReasoningOptions
 from inference.domain.requests import SamplingParams
 from inference.domain.sampling import SamplerStage
+from inference.domain.tools import ToolUse
 
 # llama.cpp reads this seed as "draw one at random" (LLAMA_DEFAULT_SEED in llama.h).
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
@@ -148,9 +151,26 @@ class OutputRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest(OutputRequest):
-    """POST /v1/chat/completions. At least one message has text in it."""
+    """POST /v1/chat/completions. At least one message has text in it.
+
+    `wants_raw_text`: the answer's content is all that the model wrote, with nothing told apart in it.
+    """
 
     messages: tuple[ChatMessage, ...]
+    tool_use: ToolUse = field(default_factory=ToolUse)
+    template: TemplateOptions = field(default_factory=TemplateOptions)
+    reasoning: ReasoningOptions = field(default_factory=ReasoningOptions)
+    wants_raw_text: bool = False
+
+    @property
+    def conversation(self) -> Conversation:
+        """What of it the chat template is given."""
+        return Conversation(
+            messages=self.messages,
+            tool_use=self.tool_use,
+            template=self.template,
+            reasoning=self.reasoning,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

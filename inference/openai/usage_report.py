@@ -44,10 +44,11 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 
-def usage_report_body(report: UsageReport, latencies: LatencyReport) -> bytes:
-    """The report as JSON. Instants are written in the report's time zone, with its offset."""
+def usage_report_body(report: UsageReport, latencies: LatencyReport | None) -> bytes:
+    """The report as JSON, with latencies where there are some. Instants are written in the report's time
+    zone, with its offset."""
     asked, zone = report.range, report.range.zone
-    body = {
+    body: dict[str, Any] = {
         "object": "usage",
         "start": _instant(asked.start_hour, zone),
         "end": _instant(asked.end_hour, zone),
@@ -55,13 +56,14 @@ def usage_report_body(report: UsageReport, latencies: LatencyReport) -> bytes:
         "bucket": asked.width.value if asked.width is not None else None,
         **_totals(report.totals),
         "outcomes": {outcome: _totals(totals) for outcome, totals in report.by_outcome},
-        "latencies": {
+    }
+    if latencies is not None:
+        body["latencies"] = {
             "queue_s": _quantiles(latencies.queue),
             "time_to_first_token_s": _quantiles(latencies.first_token),
             "time_per_output_token_s": _quantiles(latencies.per_token),
             "total_s": _quantiles(latencies.total),
-        },
-    }
+        }
     if asked.width is not None:
         body["buckets"] = [
             {"start": bucket.start_at.isoformat(), "end": bucket.end_at.isoformat(), **_totals(bucket.totals)}

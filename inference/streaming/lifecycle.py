@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+from accounts.keys import without_keys
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
@@ -86,6 +87,7 @@ class RequestLifecycle:
     async def recorded(self) -> None:
         """Wait until the record of the ended request is safe."""
         assert self._recorded is not None
+        self._ledger.hurry()
         await asyncio.shield(self._recorded)
 
     def note_request(
@@ -96,10 +98,11 @@ class RequestLifecycle:
         end_user: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self._model = model
+        """What the body says of itself. It goes to records and telemetry: a key in it by mistake does not."""
+        self._model = without_keys(model)
         self._is_stream = is_stream
-        self._end_user = end_user
-        self._metadata = metadata or {}
+        self._end_user = without_keys(end_user)
+        self._metadata = {without_keys(name): without_keys(value) for name, value in (metadata or {}).items()}
 
     def note_session(self, session: int | None, *, is_ignored: bool) -> None:
         self._session = session
@@ -186,11 +189,9 @@ class RequestLifecycle:
             finish_reason=finish_reason,
             rejection_reason=rejection_reason,
         )
-        if self._when_ended is not None:
-            self._when_ended(self.meter.usage)
         self._recorded = self._ledger.record(summary)
         if self._when_ended is not None:
-            call, usage = self._when_ended, summary.usage if self.is_running else None
+            call, usage = self._when_ended, summary.usage
             if usage is None:
                 call(None)
             else:

@@ -34,6 +34,7 @@ class OtlpSink:
     """Sends each batch in one request, within 10 s. `exporter` is for tests."""
 
     name = "otlp"
+    gather_s = 0.5
 
     def __init__(self, endpoint: str, *, exporter: SpanExporter | None = None) -> None:
         """`endpoint` is the collector's base URL; headers and certificates come from the variables

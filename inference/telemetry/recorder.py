@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 
-from inference.domain.admission_events import AdmissionEvent, Admitted
+from inference.domain.admission_events import AdmissionEvent, Admitted, Rejected
 from inference.domain.outcomes import Recorder, RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.domain.telemetry_level import TelemetryLevel
@@ -32,7 +32,11 @@ class Recorders:
 
 
 class LogRecorder:
-    """A Recorder whose records are log lines. They name no prompt, no answer and no key."""
+    """A Recorder whose records are log lines. They name no prompt, no answer and no key.
+
+    What a request's own line says (that it was admitted, or why not) is no second line of its events, but
+    for debugging: under overload, where there are many, they would cost as much as all else about a refusal.
+    """
 
     def record(self, summary: RequestSummary) -> None:
         usage = summary.usage
@@ -58,9 +62,14 @@ class LogRecorder:
         )
 
     def record_event(self, event: AdmissionEvent | PhaseEvent) -> None:
-        is_told = level_of(event) is TelemetryLevel.SUMMARY or isinstance(event, Admitted)
-        if is_told and _events_log.isEnabledFor(logging.INFO):
-            _events_log.info("%s %s", event_name(event), json.dumps(event_attributes(event)))
+        if isinstance(event, Admitted | Rejected):
+            level = logging.DEBUG
+        elif level_of(event) is TelemetryLevel.SUMMARY:
+            level = logging.INFO
+        else:
+            return
+        if _events_log.isEnabledFor(level):
+            _events_log.log(level, "%s %s", event_name(event), json.dumps(event_attributes(event)))
 
 
 def _session(summary: RequestSummary) -> str:

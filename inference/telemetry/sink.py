@@ -31,6 +31,8 @@ class TelemetrySink(Protocol):
     """Takes batches, on a thread of its own. May block, and may raise: the batch is then lost."""
 
     name: str
+    gather_s: float
+    """How long events may wait for others, where each delivery has its price."""
 
     def deliver(self, batch: Sequence[TelemetryEvent]) -> None: ...
 
@@ -90,7 +92,9 @@ class SinkWorker:
                 self._total_dropped += 1
                 return
             self._queue.append(event)
-            self._changed.notify()
+            # The thread waits for a first one, or for a batch; to wake it for others costs more than they do.
+            if len(self._queue) == 1 or len(self._queue) % MAX_BATCH == 0:
+                self._changed.notify()
 
     def stop(self, *, limit_s: float) -> None:
         """Deliver what is queued, for at most so long, and end. What is left then counts as dropped."""
@@ -140,6 +144,10 @@ class SinkWorker:
         """The next events, waited for; none once the worker closes and the queue is empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closing)
+            if self._sink.gather_s:
+                self._changed.wait_for(
+                    lambda: len(self._queue) >= MAX_BATCH or self._is_closing, timeout=self._sink.gather_s
+                )
             batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
             self._num_in_hand = len(batch)
             return batch

@@ -14,6 +14,7 @@ class StderrSink:
     """One line an event: event, attributes, start_time_unix_nanos, end_time_unix_nanos."""
 
     name = "stderr"
+    gather_s = 0.0
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr

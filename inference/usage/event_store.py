@@ -59,6 +59,7 @@ class DatabaseSink:
     """A sink of telemetry. Its thread has a connection for the length of a batch."""
 
     name = "database"
+    gather_s = 0.5
 
     def deliver(self, batch: Sequence[TelemetryEvent]) -> None:
         close_old_connections()

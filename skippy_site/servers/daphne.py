@@ -126,6 +126,9 @@ class ChannelFactory(HTTPFactory):  # type: ignore[misc]
         clients.enter(made, entrance)
         return made
 
+    def log(self, request: Any) -> None:
+        """Twisted's line for each request, which it makes even where nobody reads it: ours says more."""
+
 
 class DaphneFront:
     """Daphne, as `lifecycle.live` sees it."""

@@ -9,6 +9,7 @@ from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
 from inference.domain.constraint import OutputConstraint
 from inference.domain.events import Event
+from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
@@ -58,6 +59,7 @@ class SteppedEngine:
         namespace: str = "",
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
+        media: tuple[MediaRun, ...] = (),
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -73,6 +75,7 @@ class SteppedEngine:
             cache_namespace=namespace,
             signals=signals,
             constraint=constraint,
+            media=media,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission

@@ -17,7 +17,7 @@ from inference.domain.events import Failed, Finished, FinishReason, Signals, Sta
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import SignalRequest
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome
-from tests.unit.engine.scripted_engine_parts import END_TOKEN, LOST, Engine, make_request
+from tests.unit.engine.scripted_engine_parts import END_TOKEN, LOST, Engine, make_request, with_media
 
 NUM_CELLS = 256
 TROUBLES = [StepOutcome.FAILED, StepOutcome.ABORTED, StepOutcome.NO_CELLS, OSError("gone")]
@@ -75,6 +75,7 @@ class EngineMachine(RuleBasedStateMachine):
         breaks_at=st.none() | st.none() | st.integers(0, 40),
         forces=st.integers(0, 40),
         signals=st.none() | st.builds(SignalRequest, wants_first_token=st.booleans()),
+        picture=st.none() | st.tuples(st.integers(0, 60), st.integers(1, 60), st.booleans()),
     )
     def submit(
         self,
@@ -85,6 +86,7 @@ class EngineMachine(RuleBasedStateMachine):
         breaks_at: int | None,
         forces: int,
         signals: SignalRequest | None,
+        picture: tuple[int, int, bool] | None,
     ) -> str:
         self.count += 1
         name = f"r{self.count}"
@@ -94,6 +96,9 @@ class EngineMachine(RuleBasedStateMachine):
             self.breaks_at[name] = breaks_at
         self.forces[name] = forces
         request = make_request(name, prompt=prompt, max_tokens=max_tokens, signals=signals)
+        if picture is not None and picture[0] < prompt:
+            start, count, is_causal = picture
+            request = with_media(request, (start, min(count, prompt - start), "a"), is_causal=is_causal)
         if self.is_over:
             return name
         self.engine.submit(request)

@@ -17,6 +17,7 @@ from inference.domain.outcomes import HookDecision
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.rows import RecordRow
 from inference.ledger.store import PostgresRecordStore, RowRefused, StoreUnavailable
+from inference.ledger.writer import LINGER_S
 from inference.models import GenerationRecord
 from tests.ledger_parts import Live, journals, row, summary
 
@@ -262,7 +263,7 @@ async def test_records_of_an_outage_come_in_order_with_a_poison_row_aside(parame
     assert ledger.statistics().total_quarantined == 1
 
 
-async def test_one_client_waits_for_its_record_less_than_a_few_milliseconds(
+async def test_one_client_who_waits_for_its_record_does_not_wait_for_others_to_come_along(
     parameters, tmp_path: Path
 ) -> None:
     ledger = GenerationLedger(
@@ -274,12 +275,14 @@ async def test_one_client_waits_for_its_record_less_than_a_few_milliseconds(
         live = Live(summary())
         ledger.open(live)
         started_ts = time.perf_counter()
-        await ledger.record(live.ending)
+        safe = ledger.record(live.ending)
+        ledger.hurry()
+        await safe
         waits_s.append(time.perf_counter() - started_ts)
     await ledger.stop()
 
-    # Three on a machine of its own (benchmarks/ledger.py); this one is shared and busy.
-    assert sorted(waits_s)[30] < 0.02
+    # Three milliseconds on a machine of its own (benchmarks/ledger.py); this one is shared and busy.
+    assert sorted(waits_s)[30] < LINGER_S
 
 
 def _closing(read):

@@ -102,6 +102,14 @@ class TestUsage:
         report = program().get("/usage?bucket=day&time_zone=Europe/Berlin")
         assert (report.status_code, report.json()["total_tokens"]) == (200, 0)
 
+    def test_latencies_are_read_where_somebody_asks_for_them(self, program) -> None:
+        caller = program()
+        assert "latencies" not in caller.get("/usage").json()
+        assert set(caller.get("/usage?latencies=true&bucket=day").json()["latencies"]) == {
+            "queue_s", "time_to_first_token_s", "time_per_output_token_s", "total_s"
+        }  # fmt: skip
+        assert error_of(caller.get("/usage?latencies=x"))[::2] == (400, "latencies")
+
 
 @pytest.mark.django_db(transaction=True)
 async def test_csv_streams_everybodys_records(program) -> None:

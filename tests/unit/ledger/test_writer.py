@@ -18,12 +18,17 @@ from tests.record_stores import MemoryStore
 
 
 class Bench:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, linger_s: float = 0.0) -> None:
         self.folder = folder
         self.store = MemoryStore()
         self.disk = SmallDisk()
         self.journal = JournalFile(folder, unix_time=1.0, disk=self.disk)
-        self.writer = RecordWriter(self.store, journal=lambda: self.journal, quarantine=Quarantine(folder))
+        self.writer = RecordWriter(
+            self.store,
+            journal=lambda: self.journal,
+            quarantine=Quarantine(folder),
+            linger_s=linger_s,
+        )
 
     @property
     def stored(self) -> list[object]:
@@ -55,6 +60,48 @@ async def test_one_row_is_committed_at_once(bench):
 
     assert (bench.stored, bench.store.batches) == (["a"], [1])
     assert bench.writer.is_idle and bench.disk.num_syncs == 0
+
+
+async def test_who_waits_for_nothing_is_taken_along_by_the_next_who_does(tmp_path):
+    bench = Bench(tmp_path, linger_s=3600.0)
+    refused = [bench.writer.submit(row(name)) for name in "abc"]
+    await turns()
+    assert not bench.store.batches
+
+    answered = bench.writer.submit(row("d"))
+    bench.writer.hurry()
+    await answered
+    assert (bench.stored, bench.store.batches) == (["a", "b", "c", "d"], [4])
+    assert all(safe.done() for safe in refused)
+
+
+async def test_who_waits_for_nothing_is_committed_after_a_moment(tmp_path):
+    bench = Bench(tmp_path, linger_s=0.01)
+    refused = [bench.writer.submit(row(name)) for name in "ab"]
+    await asyncio.wait_for(asyncio.gather(*refused), 5.0)
+    assert bench.store.batches == [2]
+    await asyncio.wait_for(bench.writer.submit(row("c")), 5.0)
+    assert bench.store.batches == [2, 1]
+
+
+async def test_hurry_during_a_commit_is_not_forgotten(tmp_path):
+    bench = Bench(tmp_path, linger_s=3600.0)
+    bench.store.gate = asyncio.Event()
+    first = bench.writer.submit(row("a"))
+    bench.writer.hurry()
+    await turns()
+    second, third = bench.writer.submit(row("b")), bench.writer.submit(row("c"))
+    bench.writer.hurry()
+    bench.store.gate.set()
+    await asyncio.wait_for(asyncio.gather(first, second, third), 5.0)
+    assert bench.store.batches == [1, 2]
+
+
+async def test_a_stop_waits_for_those_that_nobody_waits_for(tmp_path):
+    bench = Bench(tmp_path, linger_s=3600.0)
+    refused = bench.writer.submit(row("a"))
+    await bench.writer.stop(patience_s=5.0)
+    assert refused.done() and bench.stored == ["a"]
 
 
 async def test_what_comes_during_a_commit_goes_with_the_next_one(bench):

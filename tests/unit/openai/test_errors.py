@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from accounts.keys import mint
 from inference.domain import errors
 from inference.domain.errors import AuthenticationFailed, MethodNotAllowed, ServerOverloaded, SkippyError
 from inference.openai.errors import error_response
@@ -32,3 +33,11 @@ def test_headers_that_tell_a_client_what_to_do_next() -> None:
     assert dict(error_response(AuthenticationFailed("x")).headers)[b"www-authenticate"] == b"Bearer"
     allowed = dict(error_response(MethodNotAllowed("x"), allow=("GET", "HEAD")).headers)
     assert allowed[b"allow"] == b"GET, HEAD"
+
+
+def test_no_error_repeats_a_key():
+    key = mint().plaintext
+
+    told = error_response(errors.InvalidRequest(f"There is no {key}.", param=key)).body.decode()
+
+    assert key[:16] in told and key[16:-4] not in told

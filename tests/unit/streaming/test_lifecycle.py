@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from accounts.keys import mint
 from inference.domain.admission_events import AdmissionEvent, FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.errors import (
     GenerationFailed,
@@ -219,3 +220,45 @@ async def test_who_waits_for_the_record_may_leave_and_others_still_wait():
     records.ledger.make_safe()
 
     await patient
+
+
+async def test_what_was_used_is_told_once_and_not_before_it_is_on_record():
+    lifecycle, records = begin(FakeClock())
+    records.ledger.is_quick = False
+    told = []
+    lifecycle.when_ended(told.append)
+    lifecycle.note_submitted(num_prompt_tokens=5, max_tokens=9)
+    lifecycle.meter.start(1.0, num_cached_tokens=2)
+    lifecycle.meter.count(3, 2.0)
+
+    lifecycle.complete(FinishReason.STOP)
+    lifecycle.cancel()
+    await asyncio.sleep(0)
+    assert told == []
+
+    records.ledger.make_safe()
+    await asyncio.sleep(0)
+    assert told == [Usage(5, 3, 2)]
+
+
+async def test_who_never_had_a_lane_gives_back_at_once():
+    told = []
+    lifecycle, _ = begin(FakeClock())
+    lifecycle.when_ended(told.append)
+    lifecycle.note_submitted(num_prompt_tokens=5, max_tokens=9)
+
+    lifecycle.fail(ServerOverloaded("full"))
+
+    assert told == [None]
+
+
+async def test_a_key_that_was_sent_as_something_else_is_not_recorded():
+    lifecycle, records = begin(FakeClock())
+    key = mint().plaintext
+
+    lifecycle.note_request(model=key, is_stream=False, end_user=key, metadata={key: f"is {key}"})
+    lifecycle.fail(InvalidRequest("x"))
+
+    (record,) = records
+    assert record.model == f"{key[:16]}…"
+    assert key[16:-4] not in repr(record)

@@ -91,10 +91,17 @@ def test_a_freed_lane_names_the_request_and_what_was_wrong_with_its_reader():
 
 @pytest.mark.parametrize("event", [ADMITTED, REJECTED, ADAPTED, FREED])
 def test_the_log_has_one_line_for_each_event_whose_numbers_a_program_can_read(event, caplog):
-    with caplog.at_level(logging.INFO, logger="inference.events"):
+    with caplog.at_level(logging.DEBUG, logger="inference.events"):
         LogRecorder().record_event(event)
 
     (line,) = caplog.messages
     name, _, attributes = line.partition(" ")
     assert name == event_name(event)
     assert json.loads(attributes) == event_attributes(event)
+
+
+@pytest.mark.parametrize(("event", "num_lines"), [(ADMITTED, 0), (REJECTED, 0), (ADAPTED, 1), (FREED, 1)])
+def test_what_the_line_of_a_request_says_is_no_line_of_its_own(event, num_lines, caplog):
+    with caplog.at_level(logging.INFO, logger="inference.events"):
+        LogRecorder().record_event(event)
+    assert len(caplog.messages) == num_lines

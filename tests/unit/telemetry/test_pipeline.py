@@ -8,7 +8,7 @@ from inference.domain.admission_events import Admitted, FrameKind, LaneFreed, Re
 from inference.domain.phases import ChatTemplateRendered, ResponseBuilt
 from inference.domain.telemetry_level import TelemetryLevel
 from inference.telemetry.pipeline import TelemetryPipeline
-from inference.telemetry.sink import SinkWorker
+from inference.telemetry.sink import MAX_BATCH, SinkWorker
 from inference.telemetry.stderr import StderrSink, is_switched_on
 from tests.clocks import FakeClock
 from tests.unit.telemetry.summaries import summary
@@ -23,7 +23,10 @@ class Kept:
 
     name = "kept"
 
-    def __init__(self, *, is_blocked: bool = False, failure: Exception | None = None) -> None:
+    def __init__(
+        self, *, is_blocked: bool = False, failure: Exception | None = None, gather_s: float = 0.0
+    ) -> None:
+        self.gather_s = gather_s
         self.events = []
         self.batches = []
         self.is_closed = False
@@ -220,3 +223,21 @@ def test_words_that_switch_standard_error_off(value):
 @pytest.mark.parametrize("value", ["1", "true", "yes", "stderr", "2"])
 def test_words_that_switch_standard_error_on(value):
     assert is_switched_on(value)
+
+
+def test_where_a_delivery_has_its_price_events_wait_for_others_but_a_stop_does_not():
+    sink = Kept(gather_s=3600.0)
+    run(sink, TelemetryLevel.SUMMARY, FREED, FREED, FREED)
+    assert sink.batches == [4]
+
+
+def test_a_full_batch_waits_for_nobody():
+    sink = Kept(gather_s=3600.0)
+    worker = SinkWorker(sink, level=TelemetryLevel.SUMMARY)
+    pipeline = TelemetryPipeline([worker], clock=FakeClock(), run_id="run")
+    pipeline.start()
+    for _ in range(MAX_BATCH):
+        pipeline.record_event(FREED)
+    assert sink.entered.wait(5)
+    pipeline.stop()
+    assert sink.batches == [MAX_BATCH]
