@@ -65,6 +65,34 @@ def write_tiny_model(
     for name, text in (extra_text or {}).items():
         writer.add_string(name, text)
 
+    _write(writer, num_vocabulary=num_vocabulary, num_layers=num_layers, width=width, context=context)
+    return target
+
+
+def write_spm_model(target: Path) -> Path:
+    """A tiny model with a SentencePiece vocabulary of its own: bytes, letters, and some words, most of which
+    begin with a space, as does every text."""
+    words = ["▁yes", "▁no", "▁may", "be", "▁the", "▁{", '{"', '":', '",', "▁true", "name", "ame", "am", "12"]
+    letters = ["▁", *(chr(code) for code in range(33, 127)), "é"]
+    pieces = list(dict.fromkeys([*words, *letters]))
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL]
+    kinds += [TokenType.BYTE] * 256 + [TokenType.NORMAL] * len(pieces)
+    writer = GGUFWriter(target, "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    # Longer pieces are merged first.
+    writer.add_token_scores([0.0] * 259 + [float(len(piece)) for piece in pieces])
+    writer.add_token_types([int(kind) for kind in kinds])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    _write(writer, num_vocabulary=len(tokens), num_layers=2, width=64, context=8192)
+    return target
+
+
+def _write(writer: GGUFWriter, *, num_vocabulary: int, num_layers: int, width: int, context: int) -> None:
+    """Sizes and weights, and the end of the file."""
     feed_forward = width * 2
     writer.add_block_count(num_layers)
     writer.add_context_length(context)
@@ -95,4 +123,3 @@ def write_tiny_model(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return target
