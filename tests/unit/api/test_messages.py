@@ -217,3 +217,12 @@ async def test_an_answer_that_is_begun_is_continued(site: Site) -> None:
     assert prompt.endswith(b"assistant\nThe answer is")
     counted = await site.post("/v1/messages/count_tokens", body(messages=turns))
     assert counted.json()["input_tokens"] == len(site.engine.handles[0].request.prompt_token_ids)
+
+
+async def test_a_picture_for_a_model_without_a_projector_names_its_block(site: Site) -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    turns = [{"role": "user", "content": [picture]}]
+    for path in ("/v1/messages", "/v1/messages/count_tokens"):
+        answer = await site.post(path, body(messages=turns))
+        assert answer.status == 400
+        assert "messages[0].content[0]" in answer.json()["error"]["message"]

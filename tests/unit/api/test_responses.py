@@ -232,3 +232,9 @@ async def test_a_conversation_that_cannot_fit_names_the_input(site: Site) -> Non
     answer = await site.post("/v1/responses", body(input="hi " * 5000))
     error = answer.json()["error"]
     assert (answer.status, error["code"], error["param"]) == (400, "context_length_exceeded", "input")
+
+
+async def test_a_picture_for_a_model_without_a_projector_names_its_part(site: Site) -> None:
+    parts = [{"type": "input_image", "image_url": "data:image/png;base64,aGk="}]
+    answer = await site.post("/v1/responses", body(input=[{"role": "user", "content": parts}]))
+    assert (answer.status, answer.json()["error"]["param"]) == (400, "input[0].content[0]")
