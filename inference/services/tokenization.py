@@ -108,5 +108,8 @@ def _text(tokenizer: Tokenizer, token_ids: tuple[int, ...]) -> str:
 
 
 def _bytes_of(tokenizer: Tokenizer, token_id: int) -> bytes:
-    """What a token adds to the text; the name of one that adds nothing."""
+    """What a token adds to the text; the name of one that adds nothing. A place of a picture or a sound has
+    an id outside the vocabulary, and no text."""
+    if not 0 <= token_id < tokenizer.num_tokens:
+        return b""
     return tokenizer.pieces[token_id] or tokenizer.control_texts.get(token_id, "").encode()

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage, Role
 from inference.domain.tools import ToolCall
 from inference.openai.fields import Fields, kind_of
+from inference.openai.media_parts import read_media_part
 
 # See inference/openai/message_parts.py.
 MAX_ITEMS_AND_PARTS = 16_384
@@ -26,7 +28,8 @@ _ROLES: dict[str, Role] = {
     "developer": "developer",
 }
 _TEXT_PARTS = ("input_text", "output_text", "text")
-_MEDIA_PARTS = ("input_image", "input_file", "input_audio")
+_MEDIA_PARTS = ("input_image", "input_audio")
+_SHOWING_ROLES = ("user", "tool")
 Items = Sequence[object]
 
 
@@ -86,12 +89,13 @@ class ItemReader:
         role = item.choice("role", tuple(_ROLES))
         if role is None:
             raise item.missing("role")
-        text = self._text(item, "content")
+        media: list[MediaPart] = []
+        text = self._text(item, "content", media if role in _SHOWING_ROLES else None)
         if role == "assistant":
             self._open_answer().texts.append(text)
             return
         self._end_answer()
-        self._turns.append(ChatMessage(_ROLES[role], text))
+        self._turns.append(ChatMessage(_ROLES[role], text, media=tuple(media)))
 
     def _function_call(self, item: Fields) -> None:
         call_id = _required(item, "call_id", MAX_ID_CHARS)
@@ -106,10 +110,17 @@ class ItemReader:
         call_id = _required(item, "call_id", MAX_ID_CHARS)
         if call_id not in self._call_names and not self._may_be_continued:
             raise item.fail("call_id", "there is no 'function_call' of this id before it")
-        text = self._text(item, "output")
+        media: list[MediaPart] = []
+        text = self._text(item, "output", media)
         self._end_answer()
         self._turns.append(
-            ChatMessage("tool", text, name=self._call_names.get(call_id), tool_call_id=call_id)
+            ChatMessage(
+                "tool",
+                text,
+                name=self._call_names.get(call_id),
+                tool_call_id=call_id,
+                media=tuple(media),
+            )
         )
 
     def _reasoning(self, item: Fields) -> None:
@@ -131,7 +142,8 @@ class ItemReader:
             self._turns.append(self._answer.turn())
             self._answer = None
 
-    def _text(self, item: Fields, name: str) -> str:
+    def _text(self, item: Fields, name: str, media: list[MediaPart] | None) -> str:
+        """The text, in which marks stand for what is added to `media`; None where only text may be."""
         value = item.take(name)
         if value is None:
             raise item.missing(name)
@@ -139,24 +151,27 @@ class ItemReader:
             return value
         if not isinstance(value, list):
             raise item.wrong_kind(name, "a string or an array of content parts", value)
-        return "\n".join(self._part_texts(item, name, _TEXT_PARTS))
+        return "\n".join(self._part_texts(item, name, _TEXT_PARTS, media))
 
-    def _part_texts(self, item: Fields, name: str, kinds: tuple[str, ...]) -> list[str]:
+    def _part_texts(
+        self, item: Fields, name: str, kinds: tuple[str, ...], media: list[MediaPart] | None = None
+    ) -> list[str]:
         path = item.param(name)
         texts = []
         for index, value in enumerate(item.array(name) or ()):
             self._count()
-            part = Fields(_object(value, f"{path}[{index}]"), f"{path}[{index}].")
+            place = f"{path}[{index}]"
+            given = _object(value, place)
+            part = Fields(given, f"{place}.")
             kind = part.string("type")
+            text: str | None
             if kind == "refusal" and kinds is _TEXT_PARTS:
                 text = part.string("refusal")
             elif kind in kinds:
                 text = part.string("text")
-            elif kind in _MEDIA_PARTS:
-                raise InvalidRequest(
-                    f"Invalid '{path}[{index}]': this model takes text only, not parts of type '{kind}'.",
-                    param=f"{path}[{index}]",
-                )
+            elif kind in _MEDIA_PARTS and media is not None:
+                media.append(read_media_part(given, place))
+                text = media[-1].mark
             else:
                 raise part.fail("type", "it must be one of " + ", ".join(f"'{one}'" for one in kinds))
             if text is None:

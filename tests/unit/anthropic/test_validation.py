@@ -15,6 +15,7 @@ from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.domain.tools import ToolCall, ToolMode, ToolSpec, ToolUse
 from inference.openai.protocol import ChatRequest
 
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 HI = [{"role": "user", "content": "hi"}]
 TOOL = {"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}
 USE = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "é"}}
@@ -127,6 +128,31 @@ def test_results_of_many_kinds(result: dict[str, Any], text: str) -> None:
     assert asked.messages[-1] == ChatMessage("tool", text, name="look", tool_call_id="t1")
 
 
+def test_pictures_stand_in_the_text_by_their_marks() -> None:
+    far = {"type": "image", "source": {"type": "url", "url": "https://h/p.png"}}
+    asked = read(
+        messages=[
+            {"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]},
+            {"role": "user", "content": [far, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": [USE]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": [IMAGE]},
+                    {"type": "text", "text": "c"},
+                ],
+            },
+        ]
+    )
+    first, _, result, last = asked.messages
+    near, distant = first.media
+    assert (near.data, distant.url) == (b"hi", "https://h/p.png")
+    assert first.content == f"a\n{near.mark}\n{distant.mark}\nb"
+    assert near.param == "messages[0].content[1]"
+    assert result.content == result.media[0].mark and result.role == "tool"
+    assert (last.content, last.media) == ("c", ())
+
+
 def test_turns_of_one_role_are_one() -> None:
     asked = read(
         messages=[
@@ -221,7 +247,20 @@ def test_thinking(thinking: object, options: ReasoningOptions) -> None:
         ({"messages": [{"role": "user", "content": ["a"]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0]"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].source"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
+            "messages[0].content[0].source.type",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},
+            "messages[0].content[0]",
+        ),
+        (
+            {"messages": [*HI, {"role": "assistant", "content": [IMAGE]}]},
+            "messages[1].content[0]",
+        ),
+        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "frob"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [USE]}]}, "messages[0].content[0]"),
         (

@@ -108,6 +108,28 @@ def test_thinking_is_read_from_its_summary_where_there_is_nothing_else() -> None
     assert len(asked.messages) == 1
 
 
+def test_pictures_and_sounds_stand_in_the_text_by_their_marks() -> None:
+    asked = read(
+        input=[
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "a"},
+                    {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "low"},
+                    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+                ],
+            },
+            CALL,
+            {**OUTPUT, "output": [{"type": "input_image", "image_url": "https://h/p.png"}]},
+        ]
+    )
+    first, _, result = asked.messages
+    picture, sound = first.media
+    assert first.content == f"a\n{picture.mark}\n{sound.mark}"
+    assert (picture.data, sound.data, picture.param) == (b"hi", b"hi", "input[0].content[1]")
+    assert result.content == result.media[0].mark
+
+
 def test_what_went_before_comes_first_and_instructions_are_not_taken_over() -> None:
     earlier = [{"role": "user", "content": "a"}, CALL]
     asked = read(
@@ -163,6 +185,11 @@ def test_logprobs_are_included_by_name() -> None:
         ({"input": [{"role": "user", "content": [{"type": "frob"}]}]}, "input[0].content[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
+        (
+            {"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            "input[0].content[0].type",
+        ),
+        ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type"),
         ({"input": [OUTPUT]}, "input[0].call_id"),
         ({"input": [{**CALL, "call_id": ""}]}, "input[0].call_id"),
         ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments"),
