@@ -34,6 +34,7 @@ from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.ledger.database_calls import in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
@@ -78,12 +79,14 @@ def make_runtime(
     """The one runtime of this process, with the model that the supervisor found or fetched."""
     # Set by the supervisor, which resolves hf: names and the default model to a file.
     model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
+    projector_path = os.environ.get("SKIPPY_MMPROJ_PATH") or environment.mmproj
     return Runtime(
         RuntimeSettings(
             num_lanes=environment.lanes,
             max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
+            allows_gbnf=environment.allow_gbnf,
             watchdog_s=environment.watchdog_s,
             session_header=environment.session_header.lower(),
             time_limits=TimeLimits(
@@ -94,17 +97,24 @@ def make_runtime(
                 keep_alive_s=environment.keep_alive_s,
             ),
             concurrency=environment.concurrency,
+            chat_defaults=environment.chat_defaults,
+            media_limits=environment.media_limits,
+            media_hosts=environment.allowed_media_hosts,
+            prompt_policy=environment.prompt_policy,
         ),
         loader=LocalEngineLoader(
             model_path,
             model_id=environment.model_id,
             config=engine_config(environment),
             clock=clock,
+            projector_path=Path(projector_path) if projector_path else None,
         ),
         recorder=make_recorder(watching),
         ledger=ledger,
         answer_keeping=AnswerKeeping(
-            DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
+            DatabaseNamedRequests(),
+            DatabaseKeptTexts(timedelta(days=environment.text_retention_days)),
+            DatabaseKeptResponses(),
         ),
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),

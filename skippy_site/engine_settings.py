@@ -27,6 +27,7 @@ VARIABLES = {
     "num_cells": "SKIPPY_CONTEXT",
     "num_threads": "SKIPPY_THREADS",
     "num_batch_threads": "SKIPPY_BATCH_THREADS",
+    "num_media_threads": "SKIPPY_MEDIA_THREADS",
     "max_batch_tokens": "SKIPPY_BATCH",
     "max_ubatch_tokens": "SKIPPY_MICRO_BATCH",
     "gpu_layers": "SKIPPY_GPU_LAYERS",
@@ -47,6 +48,7 @@ def engine_config(environment: Environment) -> EngineConfig:
             num_cells=environment.context,
             num_threads=environment.threads,
             num_batch_threads=environment.batch_threads,
+            num_media_threads=environment.media_threads,
             # llama.cpp cuts it down to the cells anyhow, and then a larger plan would not fit.
             max_batch_tokens=min(environment.batch, environment.context),
             max_ubatch_tokens=environment.micro_batch,

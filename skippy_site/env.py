@@ -19,7 +19,8 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.watching_settings import WatchingSettings, check_networks, parts_of
+from skippy_site.media_settings import MediaSettings
+from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=10)]
@@ -31,7 +32,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -212,6 +213,9 @@ class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fi
             "a revocation is then obeyed that much later"
         ),
     ] = 0.0
+    allow_gbnf: Annotated[
+        bool, Meta(description="take grammars in llama.cpp's notation (GBNF) from clients")
+    ] = False
     strict_fields: Annotated[bool, Meta(description="answer 400 to body fields that nobody defines")] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
@@ -232,6 +236,8 @@ class Environment(WatchingSettings, frozen=True, kw_only=True, forbid_unknown_fi
             )
         check_networks("SKIPPY_TRUSTED_PROXIES", self.trusted_networks_text)
         self.check_watching()
+        self.check_chat()
+        self.check_media()
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):

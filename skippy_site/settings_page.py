@@ -8,19 +8,23 @@ import typing
 import msgspec
 from msgspec import Meta
 
+from skippy_site.chat_settings import ChatSettings
 from skippy_site.env import Environment, variable_name
 from skippy_site.watching_settings import WatchingSettings
 
 
-def _is_watching(field: msgspec.structs.FieldInfo) -> bool:
-    return field.name in WatchingSettings.__struct_fields__
+def _part(field: msgspec.structs.FieldInfo) -> int:
+    """Where a setting stands: those of the service, of chats, of those who watch."""
+    if field.name in WatchingSettings.__struct_fields__:
+        return 2
+    return 1 if field.name in ChatSettings.__struct_fields__ else 0
 
 
 def settings_table() -> str:
     """All settings as a Markdown table, from the fields themselves."""
     hints = typing.get_type_hints(Environment, include_extras=True)
     rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for field in sorted(msgspec.structs.fields(Environment), key=_is_watching):
+    for field in sorted(msgspec.structs.fields(Environment), key=_part):
         metas = [meta for meta in typing.get_args(hints[field.name]) if isinstance(meta, Meta)]
         meaning = next(meta.description for meta in metas if meta.description)
         default = f"`{field.default}`" if field.default not in ("", None) else ""

@@ -7,9 +7,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from inference.admission.controller import AdmissionController
 from inference.domain.backend import HoldReason, Newcomer
+from inference.domain.constraint import (
+    ConstraintRefused,
+    ConstraintSpec,
+    ConstraintState,
+    OutputConstraint,
+)
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
+from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
@@ -51,6 +58,27 @@ class ByteTokenizer:
 
     def is_end_of_generation(self, token_id: int) -> bool:
         return token_id in (257, 258)
+
+
+class AnyConstraint:
+    """A constraint that forbids nothing."""
+
+    def begin(self) -> ConstraintState:
+        raise NotImplementedError
+
+
+class ScriptedCompiler:
+    """Remembers what it was to compile; refuses with `refusal` where there is one."""
+
+    def __init__(self) -> None:
+        self.specs: list[ConstraintSpec] = []
+        self.refusal: str | None = None
+
+    def compile(self, spec: ConstraintSpec) -> OutputConstraint:
+        self.specs.append(spec)
+        if self.refusal is not None:
+            raise ConstraintRefused(self.refusal)
+        return AnyConstraint()
 
 
 class ScriptedHandle:
@@ -141,7 +169,9 @@ class ScriptedEngine:
             fingerprint="fp_scripted",
         )
         self.tokenizer = ByteTokenizer()
+        self.constraints = ScriptedCompiler()
         self.backend = self
+        self.projector: MediaProjector | None = None
         self.is_alive = True
         self.play = play
         self.handles: list[ScriptedHandle] = []

@@ -12,11 +12,11 @@ import logging
 from typing import Any, ClassVar
 
 from channels.consumer import AsyncConsumer
-from channels.exceptions import StopConsumer
 
 from accounts.contracts import Principal
 from accounts.limits.contracts import LimitDesk
 from accounts.scopes import Scope
+from inference.anthropic.errors import dialect_of
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
 from inference.domain.errors import (
@@ -61,9 +61,10 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self.limit_gate: LimitGate | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
+        self.respond = HttpResponder(send, request_id(_header(scope, HEADER)), dialect_of(scope["path"]))
         current_request_id.set(self.respond.request_id)
-        listening = asyncio.ensure_future(super().__call__(scope, receive, send))
+        self.scope = scope
+        listening = asyncio.ensure_future(self._listen(receive))
         self._listening = listening
         try:
             await asyncio.wait([listening])
@@ -74,15 +75,17 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         if not listening.cancelled():
             listening.result()
 
-    async def dispatch(self, message: dict[str, Any]) -> None:
-        """Channels' own dispatch visits the database's thread for each message; nothing here
-        holds a connection, so that visit would be waste."""
-        if message["type"] == "http.request":
-            await self.http_request(message)
-        elif message["type"] == "http.disconnect":
-            self.client_left()
-            await self._cancel_answer()
-            raise StopConsumer
+    async def _listen(self, receive: Any) -> None:
+        """Channels' own pump makes a task for each message and visits the database's thread with it, for
+        the sake of a channel layer and connections that nothing here has."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.request":
+                await self.http_request(message)
+            elif message["type"] == "http.disconnect":
+                self.client_left()
+                await self._cancel_answer()
+                return
 
     async def http_request(self, message: dict[str, Any]) -> None:
         if self._task is not None:

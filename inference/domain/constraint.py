@@ -1,7 +1,8 @@
 """What an answer may look like: said by the wire and the tool formats, obeyed by the engine.
 
 A `ConstraintSpec` is data, from a request. It is compiled once (slow, may be refused, off the event
-loop) to an `OutputConstraint`, which the engine begins anew for each sequence.
+loop) to an `OutputConstraint`, which the engine begins anew for each sequence. Nothing here fails
+open: what cannot be kept is refused at compilation, or fails the sequence.
 """
 
 from __future__ import annotations
@@ -60,17 +61,19 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class TaggedText:
-    """Free text in which `trigger`s open a tag and nothing else, up to the model's end.
+    """Text in which a trigger opens a tag and nothing else, up to the model's end.
 
-    `has_free_text` allows text before, between and after tags; without it the answer is made of tags
-    alone. At least `min_tags` and at most `max_tags` (None: any number) tags, which stand behind each
-    other with `separator` between them where no free text does. `prefix` and `suffix` frame all of
-    the tags together.
+    The `begin` of each tag starts with one of `triggers`. `has_free_text` allows text before the first
+    tag, and with `has_later_text` also between and behind tags, but not behind the last of `max_tags`;
+    without free text the answer is made of tags alone. At least `min_tags` and at most `max_tags` (None:
+    any number) tags, which stand behind each other with `separator` between them where no free text
+    does. `prefix` and `suffix` frame all of the tags together; they are for answers without free text.
     """
 
     tags: tuple[Tag, ...]
     triggers: tuple[str, ...]
     has_free_text: bool = True
+    has_later_text: bool = True
     min_tags: int = 0
     max_tags: int | None = None
     separator: str = ""
@@ -78,7 +81,19 @@ class TaggedText:
     suffix: str = ""
 
 
-ConstraintSpec = AnyJson | JsonSchema | Regex | Choice | Grammar | TaggedText
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """One part behind the other; none of them: nothing. A part that may be missing is a TaggedText without
+    free text and with `min_tags` 0."""
+
+    parts: tuple[ConstraintSpec, ...]
+
+
+ConstraintSpec = AnyJson | JsonSchema | Regex | Choice | Grammar | TaggedText | InOrder
+
+
+class ConstraintRefused(ValueError):
+    """This constraint cannot be kept, or would cost too much. Its text is for the caller's eyes."""
 
 
 class ConstraintState(Protocol):
@@ -86,7 +101,7 @@ class ConstraintState(Protocol):
 
     `accepts` is the cheap question for a token that was drawn freely; only where the answer is no,
     `mask` is computed. A state that is complete allows the model's end; one that `is_ended` allows
-    nothing else.
+    nothing else. Whatever is raised here fails the sequence, and only it.
     """
 
     @property
@@ -97,8 +112,7 @@ class ConstraintState(Protocol):
         ...
 
     def mask(self) -> Any:
-        """Which tokens may come now: a numpy array of bool, one for each of the vocabulary, which
-        the next call may overwrite."""
+        """Which tokens may come now: a numpy array of bool, one for each of the vocabulary."""
         ...
 
     def advance(self, token_id: int) -> None:
@@ -114,3 +128,12 @@ class OutputConstraint(Protocol):
     """A compiled constraint: immutable, usable from any thread, shared between sequences."""
 
     def begin(self) -> ConstraintState: ...
+
+
+class ConstraintCompiler(Protocol):
+    """Makes constraints for one model's vocabulary. Thread-safe."""
+
+    def compile(self, spec: ConstraintSpec) -> OutputConstraint:
+        """Milliseconds for what people write, seconds for the worst that is let through: never on the
+        event loop. What was compiled lately is found again. Raises ConstraintRefused."""
+        ...

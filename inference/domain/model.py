@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inference.domain.media import MediaKind
+
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
@@ -14,7 +16,8 @@ class ModelDescription:
 
     `chat_templates` maps a variant's name to its Jinja source; the main one is "default".
     `max_request_tokens` bounds prompt and answer of one request together: the smaller of the
-    shared pool of KV cells and the context that the model was trained with.
+    shared pool of KV cells and the context that the model was trained with. `media_kinds` is what it
+    reads besides text.
     """
 
     id: str
@@ -30,6 +33,7 @@ class ModelDescription:
     size_bytes: int = 0
     num_parameters: int = 0
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
+    media_kinds: frozenset[MediaKind] = frozenset()
 
 
 def id_from_file_name(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference.domain.constraint import OutputConstraint
+from inference.domain.media_run import MediaRun
 from inference.domain.priority import PriorityClass
 from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
 from inference.domain.signals import SignalRequest
@@ -68,7 +69,8 @@ class GenerationRequest:
     likely each token was, and beside it for so many most likely ones; None does not ask. `signals`
     asks how sure the model is, for hooks. Where requests have to wait, the classes of `priority` are
     served in their order, and the users of a class, told apart by `user_id`, fairly. Tokens that the
-    `constraint` forbids are never drawn.
+    `constraint` forbids are never drawn. `media` says in which parts of the prompt the embeddings are
+    given, in their order; there, and only there, the ids are below 0.
     """
 
     request_id: str
@@ -83,6 +85,7 @@ class GenerationRequest:
     user_id: int = 0
     priority: PriorityClass = PriorityClass.NORMAL
     constraint: OutputConstraint | None = None
+    media: tuple[MediaRun, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

@@ -30,7 +30,8 @@ class ToolMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """What one request offers. `name` is the function of NAMED, one of `tools`.
+    """What one request offers. `name` is the function of NAMED, one of `tools`; `allowed_names` are
+    OpenAI's `allowed_tools`: those that AUTO and REQUIRED may call, None for all.
 
     With NONE the template still sees the tools, but nothing is parsed and nothing may be called.
     Without `is_parallel` there is one call at most.
@@ -40,6 +41,7 @@ class ToolUse:
     mode: ToolMode = ToolMode.AUTO
     name: str | None = None
     is_parallel: bool = True
+    allowed_names: frozenset[str] | None = None
 
     @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
@@ -48,6 +50,8 @@ class ToolUse:
             return ()
         if self.mode is ToolMode.NAMED:
             return tuple(tool for tool in self.tools if tool.name == self.name)
+        if self.allowed_names is not None:
+            return tuple(tool for tool in self.tools if tool.name in self.allowed_names)
         return self.tools
 
     @property

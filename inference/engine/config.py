@@ -25,6 +25,7 @@ class EngineConfig:
     `min_prefill_tokens`: prompt tokens a step always may have, however slow the machine is.
     `num_threads`: of llama.cpp, for a batch of one token; 0 takes the cores that this process may use.
     `num_batch_threads`: for larger batches (prompts, and several streams at once); 0: as many.
+    `num_media_threads`: for pictures and sounds, beside all of this; 0: half of `num_threads`.
     `resume_headroom_tokens`: free cells, for each running sequence, that must be left when a
     preempted sequence comes back, so that it is not preempted again in the next step.
     `has_prefix_cache`: sequences share the cells of equal beginnings (prefix_cache.py), those that
@@ -43,6 +44,7 @@ class EngineConfig:
     min_prefill_tokens: int = 32
     num_threads: int = 0
     num_batch_threads: int = 0
+    num_media_threads: int = 0
     resume_headroom_tokens: int = 32
     has_prefix_cache: bool = True
     max_cached_entries: int = 64
@@ -62,8 +64,9 @@ class EngineConfig:
             )
         if self.max_ubatch_tokens < 1:
             raise ValueError(f"max_ubatch_tokens must be at least 1, not {self.max_ubatch_tokens}")
-        if self.num_batch_threads < 0:
-            raise ValueError(f"num_batch_threads must be 0 (choose) or more, not {self.num_batch_threads}")
+        for name in ("num_batch_threads", "num_media_threads", "num_threads"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 (choose) or more, not {getattr(self, name)}")
         if not 1 <= self.min_prefill_tokens <= self.max_prefill_tokens_beside_decodes:
             raise ValueError(
                 "min_prefill_tokens must be between 1 and max_prefill_tokens_beside_decodes "
@@ -71,8 +74,6 @@ class EngineConfig:
             )
         if self.target_step_s <= 0:
             raise ValueError(f"target_step_s must be above 0, not {self.target_step_s}")
-        if self.num_threads < 0:
-            raise ValueError(f"num_threads must be 0 (choose) or more, not {self.num_threads}")
         if self.resume_headroom_tokens < 1:
             raise ValueError(f"resume_headroom_tokens must be at least 1, not {self.resume_headroom_tokens}")
         if not 0 <= self.max_cached_entries <= MAX_LANES:
@@ -112,3 +113,13 @@ class EngineConfig:
     @property
     def effective_batch_threads(self) -> int:
         return self.num_batch_threads or self.effective_threads
+
+    @property
+    def effective_media_threads(self) -> int:
+        """Streams go on while a picture is read, so that it does not get all of the cores."""
+        return self.num_media_threads or max(1, self.effective_threads // 2)
+
+    @property
+    def max_tokens_at_once(self) -> int:
+        """Tokens that llama.cpp can let see each other in both directions."""
+        return min(self.max_ubatch_tokens, self.max_batch_tokens)

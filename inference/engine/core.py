@@ -26,7 +26,6 @@ from inference.domain.events import (
     Started,
     TokenBatch,
 )
-from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.counters import EngineCounters
 from inference.engine.inbox import Inbox
@@ -35,6 +34,7 @@ from inference.engine.lanes import LanePool
 from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
+from inference.engine.refusal import CONTEXT_MESSAGE, FAILED_MESSAGE, refusal
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import (
     HELD,
@@ -47,9 +47,6 @@ from inference.engine.step_meter import StepMeter
 logger = logging.getLogger(__name__)
 
 Deliver = Callable[[list[tuple[EventSink, Event]]], None]
-
-FAILED_MESSAGE = "The model could not continue this generation."
-CONTEXT_MESSAGE = "The prompt does not fit the model's memory."
 
 
 class EngineCore:
@@ -89,7 +86,6 @@ class EngineCore:
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
-        self._num_vocabulary = runner.num_vocabulary
         self._counters = EngineCounters()
         self._meter = StepMeter(clock.monotonic())
 
@@ -208,7 +204,8 @@ class EngineCore:
             chunk.sequence.advance(chunk.num_tokens)
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._counters.num_prefill_tokens += chunk.num_tokens
-        events, end_token_ids, all_logprobs = self._events, self._end_token_ids, result.logprobs
+        events, end_token_ids = self._events, self._end_token_ids
+        all_logprobs, all_forced = result.logprobs, result.forced
         for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
             if token_id in end_token_ids:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
@@ -221,8 +218,15 @@ class EngineCore:
             if sequence.watch is not None:
                 self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
             logprobs = (all_logprobs[index],) if index in all_logprobs else ()
-            events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
-            if num_generated >= sequence.max_tokens:
+            token_ids: tuple[int, ...] = (token_id,)
+            if index in all_forced:
+                token_ids += all_forced[index]
+                num_generated = sequence.append_forced(all_forced[index])
+                self._counters.num_generated_tokens += len(all_forced[index])
+            events.append((sequence.sink, TokenBatch(token_ids, now_ts, logprobs)))
+            if index in result.ended:
+                self._end(sequence, Finished(FinishReason.STOP, now_ts))
+            elif num_generated >= sequence.max_tokens:
                 self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
 
     def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
@@ -254,7 +258,10 @@ class EngineCore:
 
     def _resync(self, sequence: Sequence) -> None:
         """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
-        sequence.resync(self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1))
+        num_kept = self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1)
+        if sequence.uncut(num_kept) < num_kept:
+            num_kept = self._memory.rewind(sequence.sequence_id, sequence.uncut(num_kept))
+        sequence.resync(num_kept)
 
     def _isolate(self, plan: StepPlan) -> None:
         """Run the sequences of a failed step one by one, so that only the guilty fail."""
@@ -272,7 +279,7 @@ class EngineCore:
 
     def _start(self, grant: Grant) -> None:
         self._counters.num_sequences += 1
-        error = self._refusal(grant.submission.request)
+        error = refusal(grant.submission.request, self._runner)
         lane = self._lanes.acquire() if error is None else None
         if lane is None:
             self._counters.num_failed_sequences += 1
@@ -309,15 +316,6 @@ class EngineCore:
             sequence.is_announced = True
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)
             self._events.append((sequence.sink, event))
-
-    def _refusal(self, request: GenerationRequest) -> SkippyError | None:
-        """What is wrong with a request that would spoil every batch it is in."""
-        prompt = request.prompt_token_ids
-        if min(prompt) < 0 or max(prompt) >= self._num_vocabulary:
-            return GenerationFailed(FAILED_MESSAGE)
-        if len(prompt) >= self._runner.num_cells:
-            return ContextLengthExceeded(CONTEXT_MESSAGE)
-        return None
 
     def _fail(self, sequence: Sequence, error: SkippyError) -> None:
         self._counters.num_failed_sequences += 1

@@ -71,6 +71,7 @@ class KvMemory:
             sequence.first(sequence.num_tokens),
             own_id=sequence.sequence_id,
             leader_ids=leader_ids,
+            uncut=sequence.uncut if sequence.request.media else None,
         )
 
     def adopt(self, sequence: Sequence, match: PrefixMatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.signals import TokenSignal
-from inference.engine.sequence import Sequence, TokenArray
+from inference.engine.sequence import EmbeddingArray, PlaceArray, Sequence, TokenArray
 
 FlagArray = NDArray[np.int8]
 
@@ -32,6 +32,10 @@ class StepPlan:
     `token_ids`, `positions`, `sequence_ids` (int32) and `is_output` (int8: logits wanted) are what
     a runner needs. `outputs` are the sequences whose next token is drawn, in the order of their
     rows: all of `decoding`, then those whose last chunk is in the batch.
+
+    With `embeddings` (float32, one row for each token) these are computed instead of what the ids
+    stand for; all of a batch or none of it. Without `is_causal` its tokens see those behind them, too.
+    `places` (int32, 4 rows) are theirs in models that have them in a plane, instead of `positions`.
     """
 
     token_ids: TokenArray
@@ -41,6 +45,9 @@ class StepPlan:
     decoding: tuple[Sequence, ...]
     prefills: tuple[PrefillChunk, ...]
     outputs: tuple[Sequence, ...]
+    embeddings: EmbeddingArray | None = None
+    is_causal: bool = True
+    places: PlaceArray | None = None
 
     @classmethod
     def build(cls, decoding: list[Sequence], prefills: list[PrefillChunk]) -> StepPlan:
@@ -53,14 +60,15 @@ class StepPlan:
         is_output = np.ones(num_tokens, dtype=np.int8)
         if num_decodes:
             token_ids[:num_decodes] = [sequence.last_token_id for sequence in decoding]
-            positions[:num_decodes] = [sequence.num_computed for sequence in decoding]
+            positions[:num_decodes] = [one.num_computed - one.num_saved_positions for one in decoding]
             sequence_ids[:num_decodes] = [sequence.sequence_id for sequence in decoding]
         outputs = decoding
         row = num_decodes
         for chunk in prefills:
             sequence, end = chunk.sequence, row + chunk.num_tokens
             token_ids[row:end] = sequence.pending(chunk.num_tokens)
-            positions[row:end] = np.arange(sequence.num_computed, sequence.num_computed + chunk.num_tokens)
+            begin = sequence.next_position
+            positions[row:end] = np.arange(begin, begin + chunk.num_tokens)
             sequence_ids[row:end] = sequence.sequence_id
             is_output[row:end] = 0
             if chunk.is_last:
@@ -71,6 +79,20 @@ class StepPlan:
             token_ids, positions, sequence_ids, is_output, tuple(decoding), tuple(prefills), tuple(outputs)
         )
 
+    @classmethod
+    def build_media(cls, chunks: list[PrefillChunk]) -> StepPlan:
+        """A batch of embeddings, each chunk within one run; one that is not causal stands alone."""
+        rows = [chunk.sequence.pending_embeddings(chunk.num_tokens) for chunk in chunks]
+        runs = [chunk.sequence.media_run for chunk in chunks]
+        places = [chunk.sequence.pending_places(chunk.num_tokens) for chunk in chunks]
+        in_plane = [one for one in places if one is not None]
+        return replace(
+            cls.build([], chunks),
+            embeddings=rows[0] if len(rows) == 1 else np.concatenate(rows),
+            is_causal=all(run is None or run.is_causal for run in runs),
+            places=np.concatenate(in_plane, axis=1) if len(in_plane) == len(chunks) else None,
+        )
+
     def is_for(self, decoding: list[Sequence]) -> bool:
         """Whether these sequences, and nothing else, are what it computes: then `repeat` will do."""
         return not self.prefills and self.decoding == tuple(decoding)
@@ -79,7 +101,7 @@ class StepPlan:
         """The next step of the same decoding sequences, in the same arrays: between two arrivals that
         is every step. What the arrays held before is gone."""
         self.token_ids[:] = [sequence.last_token_id for sequence in self.decoding]
-        self.positions[:] = [sequence.num_computed for sequence in self.decoding]
+        self.positions[:] = [one.num_computed - one.num_saved_positions for one in self.decoding]
         return self
 
     @property
@@ -112,7 +134,9 @@ class StepOutcome(Enum):
 class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
-    `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch.
+    `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch. `ended`
+    has i where the answer is complete with that: its constraint lets nothing follow. `forced[i]` are
+    tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
     `compute_s` of the time were in the model, the rest went to drawing.
     """
 
@@ -120,6 +144,8 @@ class StepResult:
     token_ids: tuple[int, ...] | list[int] = ()
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
     signals: Mapping[int, TokenSignal] = field(default_factory=dict)
+    ended: frozenset[int] = frozenset()
+    forced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     compute_s: float = 0.0
 
 

@@ -8,7 +8,7 @@ that begins takes the longest beginning that it finds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,13 +121,20 @@ class PrefixCache:
         return found
 
     def find(
-        self, namespace: str, token_ids: TokenArray, *, own_id: int = -1, leader_ids: Collection[int] = ()
+        self,
+        namespace: str,
+        token_ids: TokenArray,
+        *,
+        own_id: int = -1,
+        leader_ids: Collection[int] = (),
+        uncut: Callable[[int], int] | None = None,
     ) -> PrefixMatch:
         """The best beginning for these tokens (int32), of which the last one is always computed again:
         the next token is drawn from its logits.
 
         `leader_ids` are the sequences that compute their prompts now and may be waited for, which
-        pays off where they will have at least `min_tokens` more than is there.
+        pays off where they will have at least `min_tokens` more than is there. `uncut` shortens a
+        beginning to one that may be shared (Sequence.uncut).
         """
         if not self.is_enabled:
             return PrefixMatch()
@@ -135,12 +142,16 @@ class PrefixCache:
         source_id, num_tokens, leader_id, num_awaited = -1, 0, -1, 0
         for overlap in self._tree.overlaps(namespace, token_ids):
             length = min(overlap.num_tokens, most)
+            if uncut is not None:
+                length = uncut(length)
             if length <= num_tokens and length <= num_awaited:
                 break
             for holder in overlap.holders:
                 if holder == own_id:
                     continue
                 num_there = min(length, self._ledger.length(holder))
+                if uncut is not None:
+                    num_there = uncut(num_there)
                 if num_there > num_tokens:
                     source_id, num_tokens = holder, num_there
                 if length > num_awaited and holder in leader_ids:

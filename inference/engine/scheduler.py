@@ -25,6 +25,9 @@ OLDEST_SHARE = 4
 class Scheduler:
     """The sequences that hold a lane, oldest first, and the rules of a step.
 
+    Embeddings of pictures and sounds are computed in steps of their own, every second one while there
+    is anything else to do, by the same rules.
+
     Prompts are served shortest remainder first, which gives the lowest mean time to first token,
     but a quarter of the budget goes to the oldest, so that a long prompt of n tokens is computed
     within 4n tokens of budget whatever else arrives. Equal prompts are served in order of arrival.
@@ -45,6 +48,7 @@ class Scheduler:
         self._sequences: list[Sequence] = []
         self._num_preempted = 0
         self._last_plan: StepPlan | None = None
+        self._was_media = False
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -71,6 +75,11 @@ class Scheduler:
         prefills: list[PrefillChunk] = []
         if len(decoding) + self._num_preempted < len(self._sequences):
             waiting = [sequence for sequence in self._sequences if sequence.state is PREFILLING]
+            media = [sequence for sequence in waiting if sequence.media_run is not None]
+            if media and self._is_media_due(has_others=bool(decoding) or len(media) < len(waiting)):
+                return plan_media(media, self._pacer.budget(len(decoding)))
+            if media:
+                waiting = [sequence for sequence in waiting if sequence.media_run is None]
             prefills = share(waiting, self._pacer.budget(len(decoding)))
         if not decoding and not prefills:
             return None
@@ -80,10 +89,17 @@ class Scheduler:
         self._last_plan = StepPlan.build(decoding, prefills)
         return self._last_plan
 
+    def _is_media_due(self, *, has_others: bool) -> bool:
+        """A batch has tokens or embeddings: where there is both to do, they take turns."""
+        self._was_media = not (self._was_media and has_others)
+        return self._was_media
+
     def plan_one(self, sequence: Sequence) -> StepPlan:
         """A batch for one sequence alone: how a failed step finds out whose fault it was."""
         if sequence.state is DECODING:
             return StepPlan.build([sequence], [])
+        if sequence.media_run is not None:
+            return plan_media([sequence], self._max_batch_tokens)
         return StepPlan.build([], share([sequence], self._max_batch_tokens))
 
     def running(self) -> list[Sequence]:
@@ -189,13 +205,13 @@ def share(waiting: list[Sequence], budget: int) -> list[PrefillChunk]:
     if not waiting:
         return []
     oldest = waiting[0]
-    amounts = {oldest: min(oldest.num_remaining, max(1, budget // OLDEST_SHARE))}
+    amounts = {oldest: min(oldest.num_alike, max(1, budget // OLDEST_SHARE))}
     left = budget - amounts[oldest]
     for sequence in sorted(waiting, key=lambda sequence: sequence.num_until_due):
         if left <= 0:
             break
         had = amounts.get(sequence, 0)
-        extra = min(sequence.num_remaining - had, left)
+        extra = min(sequence.num_alike - had, left)
         amounts[sequence] = had + extra
         left -= extra
     return [
@@ -203,3 +219,15 @@ def share(waiting: list[Sequence], budget: int) -> list[PrefillChunk]:
         for sequence, num_tokens in amounts.items()
         if num_tokens
     ]
+
+
+def plan_media(waiting: list[Sequence], budget: int) -> StepPlan:
+    """A batch of embeddings for those that have some to compute next, `waiting` oldest first. A run that
+    is not causal is computed whole, whatever the budget, and alone."""
+    oldest = waiting[0]
+    run = oldest.media_run
+    if run is not None and not run.is_causal:
+        is_last = oldest.num_alike == oldest.num_remaining
+        return StepPlan.build_media([PrefillChunk(oldest, oldest.num_alike, is_last)])
+    causal = [one for one in waiting if one.media_run is not None and one.media_run.is_causal]
+    return StepPlan.build_media(share(causal, budget))

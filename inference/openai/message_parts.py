@@ -2,15 +2,19 @@
 
 Clients send text as a string or as a list of parts, for every role. Parts are joined by a newline,
 as the servers do that most templates were tried with (llama.cpp, vLLM): without one, the last word
-of a part and the first of the next would become one word. What is no text is refused by its place
-in the list, and never printed into the prompt.
+of a part and the first of the next would become one word. A picture or a sound (media_parts.py) is a
+mark in that text. Anything else is refused by its place in the list, and never printed into the prompt.
 """
 
 from __future__ import annotations
 
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage, Role
+from inference.domain.tools import ToolCall
 from inference.openai.fields import Fields, kind_of
+from inference.openai.media_parts import MEDIA_KINDS, UNSERVED_KINDS, read_media_part
+from inference.openai.message_calls import CallHistory
 
 # A body of 32 MiB could hold a million empty messages; each costs several tokens of scaffolding,
 # so that no context has room for anywhere near this many.
@@ -22,20 +26,10 @@ _ROLES: dict[str, Role] = {
     "developer": "developer",
     "user": "user",
     "assistant": "assistant",
+    "tool": "tool",
 }
-_MEDIA_PARTS = frozenset(
-    (
-        "image_url",
-        "input_image",
-        "image",
-        "input_audio",
-        "audio",
-        "audio_url",
-        "video_url",
-        "file",
-        "input_file",
-    )
-)
+# Whose turns may hold pictures and sounds.
+_SHOWING_ROLES = frozenset(("user", "tool"))
 
 
 def parse_messages(fields: Fields, ignored: list[str]) -> tuple[ChatMessage, ...]:
@@ -50,7 +44,7 @@ def parse_messages(fields: Fields, ignored: list[str]) -> tuple[ChatMessage, ...
         raise fields.fail("messages", "it must hold at least one message")
     reader = _Reader(fields, ignored)
     messages = tuple(reader.message(value, index) for index, value in enumerate(given))
-    if not any((message.content or "").strip() for message in messages):
+    if not any((message.content or "").strip() or message.tool_calls for message in messages):
         raise fields.fail("messages", "at least one message must have text that is not blank")
     return messages
 
@@ -62,6 +56,7 @@ class _Reader:
         self._fields = fields
         self._ignored = ignored
         self._num_seen = 0
+        self._calls = CallHistory()
 
     def _count(self) -> None:
         self._num_seen += 1
@@ -81,46 +76,60 @@ class _Reader:
         role = fields.string("role")
         if role is None:
             raise fields.missing("role")
-        if role == "tool":
-            # No assistant message of ours can hold tool calls yet (see below), so that every result
-            # of one is an orphan; OpenAI refuses those, and templates fail on them.
-            raise fields.fail(
-                "role", "a message with role 'tool' must answer a preceding message with 'tool_calls'"
-            )
+        if role == "function":
+            raise fields.fail("role", "'function' is not supported. Use 'tool' with 'tool_call_id'")
         if role not in _ROLES:
-            raise fields.fail("role", "it must be one of 'system', 'developer', 'user', 'assistant'")
-        name = fields.string("name", max_chars=MAX_NAME_CHARS)
-        content = self._content(fields, role)
-        if role == "assistant":
-            self._refuse_calls(fields)
+            raise fields.fail("role", "it must be one of 'system', 'developer', 'user', 'assistant', 'tool'")
+        media: list[MediaPart] = []
+        message = ChatMessage(
+            role=_ROLES[role],
+            content=self._content(fields, role, media),
+            name=fields.string("name", max_chars=MAX_NAME_CHARS) or None,
+            tool_calls=self._calls_of_assistant(fields) if role == "assistant" else (),
+            tool_call_id=self._calls.answered_id(fields) if role == "tool" else None,
+            reasoning=self._reasoning(fields) if role == "assistant" else None,
+            media=tuple(media),
+        )
         for key in fields.unknown():
             label = f"messages[].{key}"
             if label not in self._ignored:
                 self._ignored.append(label)
-        return ChatMessage(role=_ROLES[role], content=content, name=name or None)
+        return message
 
-    def _refuse_calls(self, fields: Fields) -> None:
-        fields.string("refusal")
-        for key in ("tool_calls", "function_call", "audio"):
-            if fields.take(key) not in (None, []):
+    def _calls_of_assistant(self, fields: Fields) -> tuple[ToolCall, ...]:
+        calls = self._calls.calls(fields)
+        for _ in calls:
+            self._count()
+        for key, advice in (("function_call", " Use 'tool_calls'."), ("audio", "")):
+            if fields.take(key) is not None:
                 param = fields.param(key)
-                raise UnsupportedParameter(f"'{param}' is not supported.", param=param)
+                raise UnsupportedParameter(f"'{param}' is not supported.{advice}", param=param)
+        return calls
 
-    def _content(self, fields: Fields, role: str) -> str:
+    def _reasoning(self, fields: Fields) -> str | None:
+        """What an assistant thought, under either of its names; many clients send back what they got."""
+        texts = [fields.string(key) for key in ("reasoning_content", "reasoning")]
+        return texts[0] or texts[1] or None
+
+    def _content(self, fields: Fields, role: str, media: list[MediaPart]) -> str | None:
+        """The text, in which marks stand for what is added to `media`."""
         value = fields.take("content")
+        # An assistant's refusal stands in place of its text, beside it or as a part of it.
+        refusal = fields.string("refusal") if role == "assistant" else None
         if isinstance(value, str):
-            return value
+            return value or refusal or value
         if value is None:
-            if role == "assistant":
-                return ""  # null is what an answer without text looks like in a history
+            if role in ("assistant", "tool"):
+                return refusal  # null is what an answer without text, or a result of nothing, looks like
             raise fields.missing("content")
         if not isinstance(value, list):
             raise fields.wrong_kind("content", "a string or an array of content parts", value)
         return "\n".join(
-            self._part(part, f"{fields.param('content')}[{index}]", role) for index, part in enumerate(value)
+            self._part(part, f"{fields.param('content')}[{index}]", role, media)
+            for index, part in enumerate(value)
         )
 
-    def _part(self, part: object, param: str, role: str) -> str:
+    def _part(self, part: object, param: str, role: str, media: list[MediaPart]) -> str:
         self._count()
         if not isinstance(part, dict):
             raise InvalidRequest(
@@ -131,9 +140,12 @@ class _Reader:
             text = part.get("text")
         elif kind == "refusal" and role == "assistant":
             text = part.get("refusal")
-        elif isinstance(kind, str) and kind in _MEDIA_PARTS:
+        elif isinstance(kind, str) and kind in MEDIA_KINDS and role in _SHOWING_ROLES:
+            media.append(read_media_part(part, param))
+            text = media[-1].mark
+        elif isinstance(kind, str) and kind in (MEDIA_KINDS.keys() | UNSERVED_KINDS):
             raise InvalidRequest(
-                f"Invalid '{param}': this model takes text only, not parts of type '{kind}'.", param=param
+                f"Invalid '{param}': parts of type '{kind}' are not supported here.", param=param
             )
         else:
             raise InvalidRequest(f"Invalid '{param}': it must be a part of type 'text'.", param=param)

@@ -31,6 +31,7 @@ def model_object(description: ModelDescription) -> dict[str, object]:
         "num_parameters": description.num_parameters,
         "size_bytes": description.size_bytes,
         "has_chat_template": bool(description.chat_templates),
+        "input_modalities": ["text", *sorted(kind.value for kind in description.media_kinds)],
         "default_sampling": {name: getattr(sampling, name) for name in RANGES},
     }
 

@@ -1,8 +1,8 @@
 """Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
 
 A parameter that is silently dropped turns a benchmark into noise (echo, n_probs) or an answer
-into one that the caller did not ask for (n, response_format, tools). A value that asks for nothing
-is another matter: SDKs send `n: 1`, `best_of: 1` and `tools: []` all day. So each parameter
+into one that the caller did not ask for (n, modalities). A value that asks for nothing
+is another matter: SDKs send `n: 1`, `best_of: 1` and `echo: false` all day. So each parameter
 here has its neutral values; anything else is refused by name.
 """
 
@@ -22,7 +22,6 @@ MAX_SAFETY_IDENTIFIER_CHARS = 64  # OpenAI's
 
 SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
 VERBOSITIES = ("low", "medium", "high")
-REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 CACHE_RETENTIONS = ("in_memory", "24h")
 
 
@@ -52,10 +51,6 @@ def _exactly(*neutral: object) -> Callable[[object], bool]:
     return lambda value: any(type(value) is type(one) and value == one for one in neutral)
 
 
-def _text_format(value: object) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text"
-
-
 _NOT_ZERO = Refusal(_number(0))
 _NOT_FALSE = Refusal(_exactly(False))
 _NOT_EMPTY_LIST = Refusal(_exactly([]))
@@ -66,14 +61,10 @@ _HARMLESS_NUMBER = Refusal(_any_number)
 _BOTH: Mapping[str, Refusal] = {
     "n": Refusal(_number(1)),
     "best_of": Refusal(_number(1)),
-    "structured_outputs": _ALWAYS,
-    "json_schema": _ALWAYS,
-    "grammar": _ALWAYS,
-    "guided_json": _ALWAYS,
-    "guided_regex": _ALWAYS,
-    "guided_choice": _ALWAYS,
-    "guided_grammar": _ALWAYS,
-    "response_format": Refusal(_text_format),
+    "guided_json": Refusal(_never, "Use 'structured_outputs'."),
+    "guided_regex": Refusal(_never, "Use 'structured_outputs'."),
+    "guided_choice": Refusal(_never, "Use 'structured_outputs'."),
+    "guided_grammar": Refusal(_never, "Use 'structured_outputs'."),
     "adaptive": _ALWAYS,
     "adaptive_target": _ALWAYS,
     "adaptive_decay": _HARMLESS_NUMBER,
@@ -96,11 +87,9 @@ _BOTH: Mapping[str, Refusal] = {
 
 CHAT_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
-    "tools": _NOT_EMPTY_LIST,
-    # With no tools in the request, both mean an ordinary answer.
-    "tool_choice": Refusal(_exactly("none", "auto")),
-    "functions": _NOT_EMPTY_LIST,
-    "function_call": Refusal(_exactly("none", "auto")),
+    "functions": Refusal(_exactly([]), "Use 'tools'."),
+    # With no functions in the request, both mean an ordinary answer.
+    "function_call": Refusal(_exactly("none", "auto"), "Use 'tool_choice'."),
     "audio": _ALWAYS,
     "modalities": Refusal(_exactly(["text"])),
     "prediction": _ALWAYS,
@@ -108,11 +97,6 @@ CHAT_REFUSALS: Mapping[str, Refusal] = {
     "moderation": _ALWAYS,
     "prompt_cache_options": Refusal(_exactly({})),
     "echo": _NOT_FALSE,
-    "chat_template": _ALWAYS,
-    "chat_template_kwargs": Refusal(_exactly({})),
-    "add_generation_prompt": Refusal(_exactly(True)),
-    "continue_final_message": _NOT_FALSE,
-    "documents": _NOT_EMPTY_LIST,
 }
 
 COMPLETION_REFUSALS: Mapping[str, Refusal] = {
@@ -148,9 +132,7 @@ def check_harmless(fields: Fields) -> None:
     fields.choice("service_tier", SERVICE_TIERS)
     fields.string("safety_identifier", max_chars=MAX_SAFETY_IDENTIFIER_CHARS, is_label=True)
     fields.choice("verbosity", VERBOSITIES)
-    fields.choice("reasoning_effort", REASONING_EFFORTS)
     fields.boolean("store")
-    fields.boolean("parallel_tool_calls")
 
 
 def read_metadata(fields: Fields) -> Mapping[str, str] | None:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from inference.domain.constraint import ConstraintSpec
+from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.messages import ChatMessage
+from inference.domain.reasoning import ReasoningOptions
 from inference.domain.requests import SamplingParams
 from inference.domain.sampling import SamplerStage
+from inference.domain.tools import ToolUse
 
 # llama.cpp reads this seed as "draw one at random" (LLAMA_DEFAULT_SEED in llama.h).
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
@@ -122,6 +126,7 @@ class OutputRequest:
 
     `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
     for logprobs at all. `timeout_s` can only lower the service's own limit.
+    `constraint` is what the answer has to be, and `constraint_param` the field that says so.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
@@ -139,14 +144,33 @@ class OutputRequest:
     metadata: Mapping[str, str] | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+    constraint: ConstraintSpec | None = None
+    constraint_param: str = ""
     ignored_parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest(OutputRequest):
-    """POST /v1/chat/completions. At least one message has text in it."""
+    """POST /v1/chat/completions. At least one message has text in it.
+
+    `wants_raw_text`: the answer's content is all that the model wrote, with nothing told apart in it.
+    """
 
     messages: tuple[ChatMessage, ...]
+    tool_use: ToolUse = field(default_factory=ToolUse)
+    template: TemplateOptions = field(default_factory=TemplateOptions)
+    reasoning: ReasoningOptions = field(default_factory=ReasoningOptions)
+    wants_raw_text: bool = False
+
+    @property
+    def conversation(self) -> Conversation:
+        """What of it the chat template is given."""
+        return Conversation(
+            messages=self.messages,
+            tool_use=self.tool_use,
+            template=self.template,
+            reasoning=self.reasoning,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

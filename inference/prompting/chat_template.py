@@ -17,8 +17,8 @@ from jinja2 import TemplateError, nodes
 from jinja2.environment import Template
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
-from inference.domain.errors import InvalidRequest
-from inference.prompting.render_budget import MAX_RENDER_CPU_S, RenderBudget, RenderBudgetExceeded
+from inference.domain.errors import ContextLengthExceeded, InvalidRequest
+from inference.prompting.render_budget import MAX_RENDER_CPU_S, RenderBudget, TooMuchText
 from inference.prompting.sandbox import BoundedEnvironment
 
 MAX_SOURCE_CHARS = 1024 * 1024
@@ -35,6 +35,8 @@ CHATML = (
 CHATML_CONTROL_TEXTS = frozenset(("<|im_start|>", "<|im_end|>"))
 
 _FAILED = "The model's chat template could not render these messages"
+# What templates compare with none, and do not ask whether it is defined.
+_ABSENT: Mapping[str, object] = {"add_generation_prompt": True, "tools": None, "documents": None}
 
 
 class UnusableTemplate(ValueError):
@@ -67,23 +69,32 @@ class ChatTemplate:
             raise UnusableTemplate(f"the chat template is longer than {MAX_SOURCE_CHARS} characters")
         self._now = now
         self._environment = BoundedEnvironment(RenderBudget(max_chars=max_chars, max_cpu_s=max_cpu_s))
-        self._variables: dict[str, object] = {
-            "add_generation_prompt": True,
+        self._fixed: dict[str, object] = {
             "bos_token": bos_text,
             "eos_token": eos_text,
-            "tools": None,
-            "documents": None,
             "raise_exception": _raise_exception,
             "strftime_now": self._strftime_now,
         }
+        self.source = source
         self._template, self.literals = self._compile(source)
         self._try_out()
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The prompt for `messages` (role, content and perhaps name), up to where the model's
-        answer begins. Raises InvalidRequest with param "messages"."""
+    def render(
+        self, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object] | None = None
+    ) -> str:
+        """The prompt for `messages`, up to where the model's answer begins unless `variables` say
+        otherwise (`add_generation_prompt`, `tools`, and whatever else a template looks at).
+
+        Raises InvalidRequest with param "messages"; ContextLengthExceeded for more than `max_chars`.
+        """
         try:
-            return self._render(messages)
+            return self._render(messages, variables or {})
+        except TooMuchText:
+            raise ContextLengthExceeded(
+                f"The prompt would have more than {self._environment.budget.max_chars} characters, and this "
+                "model's context holds fewer. Please shorten messages and tools.",
+                param="messages",
+            ) from None
         except _Objection as objection:
             reason = f"The model's chat template refuses these messages: {objection}"
         except (TemplateError, TypeError) as error:
@@ -92,17 +103,17 @@ class ChatTemplate:
             reason = f"{_FAILED}."
         raise InvalidRequest(reason[:_MAX_MESSAGE_CHARS], param="messages")
 
-    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def _render(self, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object]) -> str:
         environment, template = self._environment, self._template
         environment.budget.start()
-        context = template.new_context({**self._variables, "messages": messages})
+        context = template.new_context({**_ABSENT, **variables, **self._fixed, "messages": messages})
         pieces: list[str] = []
         num_chars = 0
         for piece in template.root_render_func(context):
             pieces.append(piece)
             num_chars += len(piece)
             if num_chars > environment.budget.max_chars:
-                raise RenderBudgetExceeded("it makes too much text")
+                raise TooMuchText()
         return "".join(pieces)
 
     def _compile(self, source: str) -> tuple[Template, frozenset[str]]:
@@ -123,7 +134,7 @@ class ChatTemplate:
     def _try_out(self) -> None:
         """A template that breaks out, or never ends, on the simplest conversation is refused now."""
         try:
-            self._render([{"role": "user", "content": "Hello"}])
+            self._render([{"role": "user", "content": "Hello"}], {})
         except SecurityError as error:
             raise UnusableTemplate(f"the chat template is not safe: {error}") from error
         except Exception:  # noqa: S110  (it may want other messages than these)

@@ -12,8 +12,11 @@ A control text can also arise where two strings meet ("<|im_" and "end|>"), so a
 its end where that end could be the beginning of one. Its start matters only if the template itself
 ends a piece of text inside a control text (`'<|' + name`), which the template's literals tell.
 
-The price: a template that itself looks for a control text in a message (some cut `</think>` and
-what is before it off older answers) does not find it there.
+The marks are letters and digits, so that they are the same in JSON: tool descriptions, schemas,
+arguments and results are guarded string by string, however the template writes them.
+
+The price: a template that itself looks for a control text in a message does not find it there. The
+one that many look for, `</think>` in older answers, is looked for before (thinking_history.py).
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 # Where strings meet, control texts are known by this many characters: no real one is longer.
 _MAX_EDGE_CHARS = 128
@@ -30,17 +35,19 @@ _MAX_EDGE_CHARS = 128
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of prompt to be tokenized alone. In a plain one, nothing is a control token."""
+    """A piece of prompt to be tokenized alone. In a plain one, nothing is a control token. One with a
+    `mark` has no text: the picture or sound of that mark stands there."""
 
     text: str
     is_plain: bool
+    mark: str = ""
 
 
 class ControlTexts:
     """The control texts of one vocabulary, ready for searching. Immutable; shared by all requests."""
 
     def __init__(self, texts: Iterable[str], template_literals: Iterable[str] = ()) -> None:
-        """`texts` is Tokenizer.special_texts; `template_literals` the strings in a template's source."""
+        """`texts` is Tokenizer.special_texts; for `template_literals` see `beside`."""
         known = sorted({text for text in texts if text})
         self._pattern = re.compile(_search_pattern(known)) if known else None
         self._of_one_char = frozenset(text for text in known if len(text) == 1)
@@ -51,10 +58,18 @@ class ControlTexts:
         self._all = "\n".join(known)
         self._has_open_literals = any(self._ends_inside(literal) for literal in template_literals)
 
+    def beside(self, template_literals: Iterable[str]) -> ControlTexts:
+        """The same for texts in a template with these strings in its source."""
+        other = copy(self)
+        other._has_open_literals = any(self._ends_inside(literal) for literal in template_literals)
+        return other
+
     def cuts(self, text: str) -> list[int]:
         """Positions in a caller's `text` at which to cut it, ascending; linear in its length."""
         if self._pattern is None or not text:
             return []
+        if not self._has_open_literals and self._first_chars.isdisjoint(text):
+            return []  # most texts, and nearly all strings of a schema
         # Behind the first character of each: strictly inside of it, and of all that overlap it.
         cuts = {match.end() for match in self._pattern.finditer(text)}
         if self._of_one_char:
@@ -98,6 +113,12 @@ class PromptMarks:
         self._nonce = f"z{secrets.token_hex(16)}"
         self._is_used = False
 
+    @property
+    def end(self) -> str:
+        """A mark that stands for the end of a text, where whoever renders looks for it; it is not one of
+        those that `segments` takes out."""
+        return f"{self._nonce}e"
+
     def guard(self, text: str) -> str:
         """`text` with a mark at each cut; `text` itself where there is none."""
         cuts = self._controls.cuts(text)
@@ -114,14 +135,31 @@ class PromptMarks:
         pieces.append(text[begin:])
         return "".join(pieces)
 
+    def guard_json(self, value: Any) -> Any:
+        """A JSON value with every string in it guarded, names too. Not for values nested deeper than a
+        request may be."""
+        if isinstance(value, str):
+            return self.guard(value)
+        if isinstance(value, dict):
+            return {self.guard(name): self.guard_json(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.guard_json(item) for item in value]
+        return value
+
+    def unmarked(self, text: str) -> str:
+        """`text`, as it was rendered, without marks."""
+        first, *others = text.split(self._nonce)
+        return first + "".join([piece[1:] for piece in others])
+
     def segments(self, rendered: str) -> list[Segment]:
         """Apart at the marks. What lies between the first and the last cut of one string is the
         caller's alone and comes as one plain segment, so that a message full of control texts
         costs three calls of the tokenizer and not thousands."""
         if not self._is_used:
             return [Segment(rendered, is_plain=False)]
-        pieces = re.split(f"{self._nonce}([fmlo])", rendered)
-        texts, marks = pieces[::2], ["o", *pieces[1::2], "o"]
+        # Split and not searched for: a pattern with the nonce in it would be compiled for each rendering.
+        first, *others = rendered.split(self._nonce)
+        texts, marks = [first, *[piece[1:] for piece in others]], ["o", *[piece[:1] for piece in others], "o"]
         segments: list[Segment] = []
         plain: list[str] = []
         for text, before, after in zip(texts, marks, marks[1:], strict=False):

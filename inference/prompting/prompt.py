@@ -1,5 +1,8 @@
 """Messages or a prompt to the token ids that the engine starts from.
 
+    conversation → template (template_library.py) → tools in words, where it has none (tool_emulation.py)
+    → turns as it takes them (template_turns.py) → text (chat_rendering.py) → segments → token ids
+
 Two promises are kept here. Nothing that a caller wrote becomes a control token: messages are cut
 apart where they could (control_text.py), completion prompts are tokenized as plain text. (Token ids
 that a client sends as such are taken as they are: that is what they are for.) And what cannot fit
@@ -10,17 +13,25 @@ by its tokens after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from inference.domain.chat_prompt import ChatPrompt
+from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
-from inference.domain.messages import ChatMessage
+from inference.domain.media import MediaPiece
+from inference.domain.media_run import MediaPlace
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
+from inference.prompting.chat_rendering import render_chat
 from inference.prompting.chat_template import CHATML, CHATML_CONTROL_TEXTS, ChatTemplate
 from inference.prompting.control_text import ControlTexts, PromptMarks, Segment
+from inference.prompting.media_places import check_all_placed, cut_at_marks, put_media
+from inference.prompting.template_library import PreparedTemplate, TemplateLibrary
+from inference.prompting.template_turns import with_one_system_role
 from inference.prompting.token_limit import check_prompt_fits, check_text_fits
+from inference.prompting.tool_emulation import emulate_tools, has_tool_turns
 
 _MIN_RENDER_CHARS = 1024 * 1024
 _MAX_RENDER_CHARS = 64 * 1024 * 1024
@@ -37,6 +48,25 @@ class PromptTimes:
     tokenize_s: float = 0.0
 
 
+def _all(template_source: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptPolicy:
+    """What an administrator, and the reader of answers, have to say about prompts.
+
+    `template_source` takes the place of all templates of the model's file.
+    `reads_tool_calls` tells for a template's source whether calls in the answers to it are understood;
+    where they are not, tools are emulated. `forces_tool_emulation`: they are everywhere.
+    """
+
+    template_source: str | None = None
+    allows_request_templates: bool = False
+    forces_tool_emulation: bool = False
+    reads_tool_calls: Callable[[str], bool] = _all
+
+
 class PromptBuilder:
     """Makes prompts for one model. Thread-safe; its methods take milliseconds to seconds for long
     texts and belong on a thread pool."""
@@ -46,6 +76,7 @@ class PromptBuilder:
         tokenizer: Tokenizer,
         description: ModelDescription,
         *,
+        policy: PromptPolicy | None = None,
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
         """Raises UnusableTemplate where the model's template is broken or unsafe.
@@ -54,49 +85,94 @@ class PromptBuilder:
         otherwise it has no chat, and `chat` says so.
         """
         self._tokenizer = tokenizer
+        self._policy = policy or PromptPolicy()
         self._max_request_tokens = description.max_request_tokens
         self._bos_text = description.bos_text
-        source = description.chat_templates.get("default")
-        if source is None and CHATML_CONTROL_TEXTS.issubset(tokenizer.special_texts):
-            source = CHATML
-        self._template: ChatTemplate | None = None
-        if source is not None:
-            # Twice what could fit: room for the template's own strings, which are made of its parts.
-            could_fit = tokenizer.max_piece_bytes * description.max_request_tokens
-            self._template = ChatTemplate(
+        # Twice what could fit: room for the template's own strings, which are made of its parts.
+        could_fit = tokenizer.max_piece_bytes * description.max_request_tokens
+        max_chars = max(_MIN_RENDER_CHARS, min(2 * could_fit, _MAX_RENDER_CHARS))
+        sources = dict(description.chat_templates)
+        if self._policy.template_source is not None:
+            sources = {"default": self._policy.template_source}
+        if not sources and CHATML_CONTROL_TEXTS.issubset(tokenizer.special_texts):
+            sources = {"default": CHATML}
+        self._templates = TemplateLibrary(
+            sources,
+            compile=lambda source: ChatTemplate(
                 source,
                 bos_text=description.bos_text,
                 eos_text=description.eos_text,
-                max_chars=max(_MIN_RENDER_CHARS, min(2 * could_fit, _MAX_RENDER_CHARS)),
+                max_chars=max_chars,
                 now=now,
-            )
-        literals = self._template.literals if self._template is not None else ()
-        self._controls = ControlTexts(tokenizer.special_texts, literals)
+            ),
+            controls=ControlTexts(tokenizer.special_texts),
+            allows_others=self._policy.allows_request_templates,
+        )
         self._seam_ids = self._ids_of_seam()
 
     @property
     def has_chat(self) -> bool:
-        return self._template is not None
+        return not self._templates.is_empty
 
-    def chat(self, messages: Sequence[ChatMessage], times: PromptTimes | None = None) -> tuple[int, ...]:
-        """The prompt of a conversation, at least one token. Raises InvalidRequest (the template's
-        objections) and ContextLengthExceeded, with param "messages". Fills in `times`."""
-        if self._template is None:
-            raise InvalidRequest(
-                "This model has no chat template. Use /v1/completions with a prompt.", param="messages"
-            )
-        self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
-        marks = PromptMarks(self._controls)
+    def chat(
+        self,
+        conversation: Conversation,
+        times: PromptTimes | None = None,
+        *,
+        media: Mapping[str, Sequence[MediaPiece]] | None = None,
+        must_fit: bool = True,
+    ) -> ChatPrompt:
+        """The prompt of a conversation; `media` is what stands for each of its pictures and sounds, by
+        mark. Raises InvalidRequest (the template's objections) and
+        ContextLengthExceeded, with param "messages"; InvalidRequest with param "chat_template" where
+        the request's own is at fault. Fills in `times`. Without `must_fit`, only the template's bounds
+        hold, for those who want to know how long it is."""
+        parts = [part for message in conversation.messages for part in message.media]
+        messages = with_one_system_role(conversation.messages)
+        if must_fit:
+            self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
         began_ts = time.monotonic()
-        rendered = self._template.render([_as_template_sees(message, marks) for message in messages])
-        segments = marks.segments(rendered)
+        prepared = self._templates.choose(conversation)
+        conversation = replace(conversation, messages=messages)
+        needs_emulation = self._needs_emulation(prepared, conversation)
+        is_emulated = needs_emulation and bool(conversation.tool_use.callable_tools)
+        if needs_emulation:
+            conversation = emulate_tools(conversation)
+        marks = PromptMarks(prepared.controls)
+        try:
+            rendered = render_chat(prepared, conversation, marks)
+        except InvalidRequest as error:
+            param = error.param if conversation.template.source is None else "chat_template"
+            raise type(error)(marks.unmarked(error.message), param=param) from None
+        pieces = media or {}
+        segments = cut_at_marks(marks.segments(rendered.text), pieces)
+        num_bytes = sum(_num_bytes(segment.text) for segment in segments)
+        if must_fit:
+            self.check_size(num_bytes, param="messages")
         rendered_ts = time.monotonic()
-        ids = self._ids(segments)
+        places: list[MediaPlace] = []
+        ids = self._ids(segments, pieces, places)
+        check_all_placed(parts, places)
         if times is not None:
             times.template_s = rendered_ts - began_ts
-            times.num_text_bytes = sum(_num_bytes(segment.text) for segment in segments)
+            times.num_text_bytes = num_bytes
             times.tokenize_s = time.monotonic() - rendered_ts
-        return self._checked(ids, "messages")
+        return ChatPrompt(
+            token_ids=self._checked(ids, "messages", must_fit=must_fit),
+            answer_begin=marks.unmarked(rendered.answer_begin),
+            template_source=prepared.source,
+            is_emulated=is_emulated,
+            media=tuple(places),
+        )
+
+    def _needs_emulation(self, prepared: PreparedTemplate, conversation: Conversation) -> bool:
+        """The conversation has to do with tools, and the template or the reader of answers has not."""
+        has_tools = bool(conversation.tool_use.tools)
+        if not has_tools and not has_tool_turns(conversation.messages):
+            return False
+        if has_tools and self._policy.forces_tool_emulation:
+            return True
+        return not (prepared.traits.has_tools and self._policy.reads_tool_calls(prepared.source))
 
     def completion(self, prompt: str | tuple[int, ...], times: PromptTimes | None = None) -> tuple[int, ...]:
         """The prompt of a completion: text as plain text, with BOS where the model wants it; ids as
@@ -131,15 +207,21 @@ class PromptBuilder:
                 param="prompt",
             )
 
-    def _checked(self, ids: tuple[int, ...], param: str) -> tuple[int, ...]:
+    def _checked(self, ids: tuple[int, ...], param: str, *, must_fit: bool = True) -> tuple[int, ...]:
         """The engine must never be given nothing: there would be nothing to take logits from."""
         if not ids:
             raise InvalidRequest(f"Invalid '{param}': it makes a prompt of no tokens.", param=param)
-        check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
+        if must_fit:
+            check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
         return ids
 
-    def _ids(self, segments: Sequence[Segment]) -> tuple[int, ...]:
-        """Tokenize a prompt in its segments.
+    def _ids(
+        self,
+        segments: Sequence[Segment],
+        media: Mapping[str, Sequence[MediaPiece]],
+        places: list[MediaPlace],
+    ) -> tuple[int, ...]:
+        """Tokenize a prompt in its segments; adds to `places` where rows of embeddings stand.
 
         BOS is added where the vocabulary wants one and the template has not written it (as
         llama.cpp does: a second BOS would harm, and so would none).
@@ -147,6 +229,11 @@ class PromptBuilder:
         ids: list[int] = []
         for index, segment in enumerate(segments):
             is_first = index == 0
+            if segment.mark:
+                if is_first:
+                    ids += self._tokenizer.tokenize("", add_special=True, parse_special=False)
+                ids += put_media(segment.mark, media[segment.mark], len(ids), places)
+                continue
             add_bos = is_first and not (self._bos_text and segment.text.startswith(self._bos_text))
             if is_first or not self._seam_ids:
                 ids += self._tokenizer.tokenize(
@@ -179,15 +266,6 @@ class PromptBuilder:
         if not b"".join(tokenizer.pieces[one] for one in ids).startswith(b" "):
             return []
         return tokenizer.tokenize(_SEAM, add_special=False, parse_special=False)
-
-
-def _as_template_sees(message: ChatMessage, marks: PromptMarks) -> dict[str, str]:
-    """Templates know `system` only, and tell a missing name from an empty one."""
-    role = "system" if message.role == "developer" else message.role
-    seen = {"role": role, "content": marks.guard(message.content or "")}
-    if message.name is not None:
-        seen["name"] = marks.guard(message.name)
-    return seen
 
 
 def _num_bytes(text: str) -> int:

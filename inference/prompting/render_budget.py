@@ -18,6 +18,13 @@ class RenderBudgetExceeded(SecurityError):
     """The template took more time or made more text than any conversation needs."""
 
 
+class TooMuchText(RenderBudgetExceeded):
+    """It made more text than fits; with a decent template, because it was given so much."""
+
+    def __init__(self) -> None:
+        super().__init__("it makes too much text")
+
+
 class _Spent(threading.local):
     """The rendering that this thread is in. The defaults hold while a template is compiled."""
 
@@ -50,12 +57,12 @@ class RenderBudget:
         """So much more was made, in however many pieces."""
         self._spent.num_chars += num_chars
         if self._spent.num_chars > _MAX_TOTAL_FACTOR * self.max_chars:
-            raise RenderBudgetExceeded("it makes too much text")
+            raise TooMuchText()
 
     def check_size(self, num_chars: int) -> None:
         """One value of this size is about to be made."""
         if num_chars > self.max_chars:
-            raise RenderBudgetExceeded("it makes too much text")
+            raise TooMuchText()
         self.charge(num_chars)
 
     def check_unfolded(self, value: object) -> None:
@@ -71,7 +78,7 @@ class RenderBudget:
             elif isinstance(item, list | tuple):
                 waiting.extend(item)
             if max(num_chars, len(waiting)) > self.max_chars:
-                raise RenderBudgetExceeded("it makes too much text")
+                raise TooMuchText()
         self.charge(num_chars)
 
     def text_of(self, value: object) -> str:

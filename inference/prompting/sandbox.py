@@ -7,7 +7,8 @@ a budget of processor time, whatever can make a large value is bounded before it
 no chat template needs is not there.
 
 In-process bounds are not a jail: they hold against what the language can express, not against bugs
-of the interpreter. Templates come from model files that an administrator chose, never from requests.
+of the interpreter. Templates come from model files that an administrator chose, and from requests only
+where an administrator allows it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jinja2 import Environment, Undefined
@@ -92,6 +92,8 @@ class BoundedFilters:
         _check_indent(indent or 0)
         if isinstance(value, Undefined):
             raise TypeError("an undefined value has no JSON")
+        if isinstance(value, Iterator):  # `tools | map(attribute='function') | tojson`
+            value = self.list_(value)
         self._budget.check_unfolded(value)
         text = json.dumps(
             value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys

@@ -1,24 +1,23 @@
 """The whole story of a generating request: model, prompt, limit, admission, text.
 
-    validated request → served model → prompt text and token ids (on a small thread pool, since
-    rendering and tokenizing hold the event loop too long) → max_tokens → limits → entrance →
-    GenerationStream
+    validated request → served model → files of pictures and sounds → prompt text and token ids (on a
+    small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
+    max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
 The story is told here once for chat and completions, streamed or whole; the doors only render.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TypeVar
+from dataclasses import replace
 
+from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -27,72 +26,108 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_answers import ChatAnswer, chat_answer
+from inference.services.chat_defaults import ChatDefaults
+from inference.services.chat_prompts import chat_prompt
+from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
-from inference.services.prompt_turns import PromptTurns
+from inference.services.prompt_pool import PromptPool
+from inference.services.prompt_size import conversation_bytes, text_bytes
 from inference.streaming.lifecycle import RequestLifecycle
-
-T = TypeVar("T")
-
-# What a chat template may write around one message, for an estimate that leans to the large side.
-TEMPLATE_BYTES = 256
 
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
     cancelled at any time: then nothing of it waits, holds or runs.
 
-    `num_prompt_threads` are those of `prompt_pool`. `has_shared_prefixes`: users may hit on each other's
-    prompts in the prefix cache.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache. `chat_defaults` fill
+    what chats leave out.
     """
 
     def __init__(
         self,
         *,
         catalog: ModelCatalog,
-        prompt_pool: Executor,
-        num_prompt_threads: int,
+        prompt_pool: PromptPool,
         entrance: Entrance,
+        constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
+        chat_defaults: ChatDefaults | None = None,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
-        self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
+        self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
+        self._chat_defaults = chat_defaults or ChatDefaults()
 
     async def start_chat(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = sum(_num_bytes(message.content or "") + TEMPLATE_BYTES for message in request.messages)
+        parts = [part for message in request.messages for part in message.media]
+        model.media.check(parts)
+        request = self._chat_defaults.fill(request)
+        num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.chat(request.messages, times))
-        _note_prompt(lifecycle, times, began_ts, num_messages=len(request.messages), num_tokens=len(prompt))
+        files = await model.media.load(parts)
+        prompt, items = await self._prompt_pool.run(
+            caller.user_id, lambda: chat_prompt(model, request.conversation, files, times)
+        )
+        _note_prompt(
+            lifecycle,
+            times,
+            began_ts,
+            num_messages=len(request.messages),
+            num_tokens=len(prompt.token_ids),
+        )
+        answer = chat_answer(request, prompt)
+        constraint = await self._chat_constraint(model, answer, caller)
         generation = self._generation(
-            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_CHAT_TOKENS
+            model,
+            prompt.token_ids,
+            request,
+            caller,
+            lifecycle,
+            constraint=constraint,
+            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        if items:
+            runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
+            generation = replace(generation, media=runs)
+        reader = answer.reader(model)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
-        num_bytes = _num_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.completion(request.prompt, times))
+        prompt = await self._prompt_pool.run(
+            caller.user_id, lambda: model.prompts.completion(request.prompt, times)
+        )
         _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
+        constraint = await self._constraint(model, request, caller)
         generation = self._generation(
-            model, prompt, request, caller, lifecycle, default_max_tokens=DEFAULT_COMPLETION_TOKENS
+            model,
+            prompt,
+            request,
+            caller,
+            lifecycle,
+            constraint=constraint,
+            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -102,6 +137,7 @@ class GenerationService:
         caller: Caller,
         lifecycle: RequestLifecycle,
         *,
+        constraint: OutputConstraint | None,
         default_max_tokens: int,
     ) -> GenerationRequest:
         description = model.description
@@ -133,14 +169,45 @@ class GenerationService:
             ),
             user_id=caller.user_id,
             priority=caller.priority,
+            constraint=constraint,
         )
 
-    async def _in_pool(self, caller: Caller, work: Callable[[], T]) -> T:
-        await self._prompt_turns.take(caller.user_id)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
-        finally:
-            self._prompt_turns.end()
+    async def _chat_constraint(
+        self, model: ServedModel, answer: ChatAnswer, caller: Caller
+    ) -> OutputConstraint | None:
+        """Of the first of the answer's specs that can be kept, with its thinking. Raises InvalidRequest."""
+        compiled: OutputConstraint | None = None
+        for index, spec in enumerate(answer.specs):
+            try:
+                compiled = await self._constraints.constraint_compile(
+                    compiler=model.constraints, spec=spec, user_id=caller.user_id, param=answer.param
+                )
+                break
+            except InvalidRequest:
+                if index == len(answer.specs) - 1:
+                    raise
+        if compiled is None and answer.request.reasoning.max_tokens is None:
+            return None
+        return await self._prompt_pool.run(caller.user_id, lambda: answer.constraint(model, compiled))
+
+    async def _constraint(
+        self, model: ServedModel, request: OutputRequest, caller: Caller
+    ) -> OutputConstraint | None:
+        if request.constraint is None:
+            return None
+        return await self._constraints.constraint_compile(
+            compiler=model.constraints,
+            spec=request.constraint,
+            user_id=caller.user_id,
+            param=request.constraint_param,
+        )
+
+
+def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
+    """A completion is text and nothing else."""
+    return AnswerReader(
+        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+    )
 
 
 def _note_prompt(
@@ -161,11 +228,6 @@ async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
         await caller.limit_gate.reserve(
             num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
         )
-
-
-def _num_bytes(text: str) -> int:
-    """Its length in UTF-8; ASCII, which Python knows at once, is not encoded for it."""
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabulary: int) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.backend import GenerationBackend
+from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ModelNotFound
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
 from inference.prompting.prompt import PromptBuilder
+from inference.services.media_desk import MediaDesk
 
 MAX_SHOWN_ID = 100
 
@@ -22,6 +24,8 @@ class ServedModel:
     tokenizer: Tokenizer
     prompts: PromptBuilder
     backend: GenerationBackend
+    constraints: ConstraintCompiler
+    media: MediaDesk
 
 
 def canonical_id(model_id: str) -> str:
@@ -47,6 +51,12 @@ class ModelCatalog:
     def models(self, *, may_use: Callable[[str], bool] = _all) -> list[ServedModel]:
         """Those whose ids `may_use` is true of."""
         return [model for model in self._models.values() if may_use(model.description.id)]
+
+    def default(self, *, may_use: Callable[[str], bool] = _all) -> ServedModel:
+        """The first one, for requests that need not name any. Raises ModelNotFound where there is none."""
+        for model in self.models(may_use=may_use):
+            return model
+        raise ModelNotFound("No model is served to you.", param="model")
 
     def model(self, model_id: str, *, may_use: Callable[[str], bool] = _all) -> ServedModel:
         """By id; raises ModelNotFound, which names (a bounded part of) what was asked for, and is the

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from skippy_site.env import Environment
     from skippy_site.state import StateFolder
 
+MODEL, PROJECTOR = "SKIPPY_MODEL", "SKIPPY_MMPROJ"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)  # what llama.cpp reads (gguf.h)
 HUB_PREFIX = "hf:"
@@ -56,11 +57,12 @@ class HubFile:
         return tuple(sorted(names, key=lambda name: name != self.file))
 
 
-def parse_hub_name(text: str) -> HubFile:
-    """`hf:org/repo/file.gguf[@revision]`; raises ModelProblem for anything else."""
+def parse_hub_name(text: str, *, variable: str = MODEL) -> HubFile:
+    """`hf:org/repo/file.gguf[@revision]`; raises ModelProblem, which names the variable, for anything
+    else."""
     found = _HUB_NAME.fullmatch(text)
     if found is None or ".." in found["file"].split("/") or ".." in (found["revision"] or "").split("/"):
-        raise ModelProblem(f"SKIPPY_MODEL: {text!r} is not of the form {HUB_FORM}")
+        raise ModelProblem(f"{variable}: {text!r} is not of the form {HUB_FORM}")
     return HubFile(found["repo"], found["file"], found["revision"] or "main")
 
 
@@ -75,32 +77,45 @@ def resolve_model(environment: Environment, state: StateFolder, report: Callable
             return check_gguf(ensure_default_model(state, ReportedStep(report)))
         except ProvisionProblem as problem:
             raise ModelProblem(f"{problem} {problem.advice}") from None
+    return _resolve(given, MODEL, state, report)
+
+
+def resolve_projector(
+    environment: Environment, state: StateFolder, report: Callable[[str], None]
+) -> Path | None:
+    """The same for SKIPPY_MMPROJ; None where it is not set."""
+    given = environment.mmproj
+    return _resolve(given, PROJECTOR, state, report) if given else None
+
+
+def _resolve(given: str, variable: str, state: StateFolder, report: Callable[[str], None]) -> Path:
     if given.startswith(HUB_PREFIX):
         from skippy_site.provision.hub_download import fetch_from_hub
 
-        wanted = parse_hub_name(given)
+        wanted = parse_hub_name(given, variable=variable)
         files = [fetch_from_hub(wanted, file, state.models / "hub", report) for file in wanted.parts]
-        return check_gguf(files[0])
-    return check_gguf(Path(given).expanduser().absolute())
+        return check_gguf(files[0], variable=variable)
+    return check_gguf(Path(given).expanduser().absolute(), variable=variable)
 
 
-def check_gguf(file: Path) -> Path:
-    """`file`, if it is a readable GGUF by its first bytes. Raises ModelProblem."""
+def check_gguf(file: Path, *, variable: str = MODEL) -> Path:
+    """`file`, if it is a readable GGUF by its first bytes. Raises ModelProblem, which names the
+    variable."""
     try:
         with file.open("rb") as opened:
             head = opened.read(8)
     except FileNotFoundError:
-        raise ModelProblem(f"SKIPPY_MODEL: there is no file {file}") from None
+        raise ModelProblem(f"{variable}: there is no file {file}") from None
     except IsADirectoryError:
-        raise ModelProblem(f"SKIPPY_MODEL: {file} is a folder; name the .gguf file in it") from None
+        raise ModelProblem(f"{variable}: {file} is a folder; name the .gguf file in it") from None
     except OSError as problem:
-        raise ModelProblem(f"SKIPPY_MODEL: {file} cannot be read: {problem.strerror}") from None
+        raise ModelProblem(f"{variable}: {file} cannot be read: {problem.strerror}") from None
     if len(head) < 8 or head[:4] != MAGIC:
         raise ModelProblem(
-            f"SKIPPY_MODEL: {file} is not a GGUF file (llama.cpp's convert_hf_to_gguf.py makes one from "
+            f"{variable}: {file} is not a GGUF file (llama.cpp's convert_hf_to_gguf.py makes one from "
             "other formats)"
         )
     (version,) = struct.unpack("<I", head[4:])
     if version not in VERSIONS:
-        raise ModelProblem(f"SKIPPY_MODEL: {file} is GGUF version {version}; versions 2 and 3 can be read")
+        raise ModelProblem(f"{variable}: {file} is GGUF version {version}; versions 2 and 3 can be read")
     return file

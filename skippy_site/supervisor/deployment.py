@@ -67,6 +67,7 @@ class ModelLine(msgspec.Struct, frozen=True):
 
     progress: str = ""
     path: str = ""
+    projector: str = ""
     problem: str = ""
 
 
@@ -91,6 +92,7 @@ class Deployment:
         self._locks: StateLocks | None = None
         self._administrator: Administrator | None = None
         self._model_path = ""
+        self._projector_path = ""
 
     @property
     def base_url(self) -> str:
@@ -207,13 +209,14 @@ class Deployment:
         if said.progress:
             self._console.line(said.progress)
         self._model_path = said.path
+        self._projector_path = said.projector or self._projector_path
 
     async def _start_server(self, supervisor: Supervisor, urls: ServiceUrls, model_path: Path) -> None:
         command = self._command(
             self._programs.server,
             urls,
             log_name="server",
-            extra={"SKIPPY_MODEL_PATH": str(model_path)},
+            extra={"SKIPPY_MODEL_PATH": str(model_path), "SKIPPY_MMPROJ_PATH": self._projector_path},
             stop_grace_s=self._environment.drain_grace_s + _STOP_MARGIN_S,
         )
         self._console.line(f"loading {model_path.name}")

@@ -1,7 +1,8 @@
 """Finds or fetches the model, in a process of its own: it may download for minutes and loads llama.cpp.
 
 Run as `python -m skippy_site.supervisor.model_step`. Each line on standard output is a JSON object
-with one key: `progress` (a sentence), `path` (the file; the last line) or `problem` (what a person
+with one key: `progress` (a sentence), `projector` (its file, if there is to be one), `path` (the model's
+file; the last line) or `problem` (what a person
 must do; then the exit code is 1).
 """
 
@@ -15,13 +16,13 @@ from skippy_site.state import StateFolder
 
 
 def main() -> int:
-    from skippy_site.provision.model_source import resolve_model
+    from skippy_site.provision.model_source import resolve_model, resolve_projector
     from skippy_site.provision.problem import ProvisionProblem
 
     try:
-        path = resolve_model(
-            read_environment(), StateFolder.from_environment(), lambda text: _say("progress", text)
-        )
+        environment, state = read_environment(), StateFolder.from_environment()
+        path = resolve_model(environment, state, lambda text: _say("progress", text))
+        projector = resolve_projector(environment, state, lambda text: _say("progress", text))
     except ProvisionProblem as problem:
         advice = f": {problem.advice}" if problem.advice else ""
         _say("problem", f"{problem}{advice}")
@@ -29,6 +30,8 @@ def main() -> int:
     except EnvironmentProblem as problem:
         _say("problem", str(problem))
         return 1
+    if projector is not None:
+        _say("projector", str(projector))
     _say("path", str(path))
     return 0
 

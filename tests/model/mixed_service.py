@@ -25,11 +25,12 @@ from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import LiveRequest
+from inference.domain.media import MediaProjector
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel, LlamaRunner
+from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 from inference.engine.local import LocalEngine
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.stats import EngineStatistics
@@ -82,7 +83,16 @@ class TroubledRunner(LlamaRunner):
 class TroubledLoader:
     """An EngineLoader; what it made can be looked into."""
 
-    def __init__(self, model_path: Path, config: EngineConfig, *, num_promised_cells: int, seed: int) -> None:
+    def __init__(
+        self,
+        model_path: Path,
+        config: EngineConfig,
+        *,
+        num_promised_cells: int,
+        seed: int,
+        make_projector: Callable[[LlamaModel], MediaProjector] | None = None,
+    ) -> None:
+        self._make_projector = make_projector
         self._model_path = model_path
         self._config = config
         self._num_promised_cells = num_promised_cells
@@ -102,7 +112,17 @@ class TroubledLoader:
         self.thread = EngineThread(make_runner, self._config, admission, SystemClock())
         self.client = EngineClient(self.thread, admission)
         await self.client.start()
-        return LocalEngine(model.description("tiny"), model.tokenizer, self.thread, self.client)
+        projector = None if self._make_projector is None else self._make_projector(model)
+        constraints = LlamaConstraintCompiler(model.tokenizer)
+        description = model.description("tiny")
+        return LocalEngine(
+            description,
+            model.tokenizer,
+            constraints=constraints,
+            thread=self.thread,
+            client=self.client,
+            projector=projector,
+        )
 
 
 class ForgetfulLedger(MemoryLedger):
@@ -126,21 +146,35 @@ class ForgetfulLedger(MemoryLedger):
 class MixedService:
     """Use as an async context manager."""
 
-    def __init__(self, model_path: Path, config: EngineConfig, *, num_users: int, seed: int) -> None:
+    def __init__(
+        self,
+        model_path: Path,
+        config: EngineConfig,
+        *,
+        num_users: int,
+        seed: int,
+        make_projector: Callable[[LlamaModel], MediaProjector] | None = None,
+    ) -> None:
         self._keys = [mint().plaintext for _ in range(num_users)]
         self._principals = {
             key: KeyLookup(KeyState.VALID, Principal(user, f"user{user}", user, "test"))
             for user, key in enumerate(self._keys)
         }
         self.records: list[RequestSummary] = []
-        self.loader = TroubledLoader(model_path, config, num_promised_cells=4 * config.num_cells, seed=seed)
+        self.loader = TroubledLoader(
+            model_path,
+            config,
+            num_promised_cells=4 * config.num_cells,
+            seed=seed,
+            make_projector=make_projector,
+        )
         kept = MemoryKeeping()
         self.runtime = Runtime(
             RuntimeSettings(num_lanes=config.num_lanes, max_waiting=2 * config.num_lanes),
             loader=self.loader,
             recorder=self,
             ledger=ForgetfulLedger(),
-            answer_keeping=AnswerKeeping(kept, kept),
+            answer_keeping=AnswerKeeping(kept, kept, kept),
             clock=SystemClock(),
             database_probe=self._is_there,
             broker_probe=self._is_there,

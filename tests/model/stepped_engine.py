@@ -7,7 +7,9 @@ from types import TracebackType
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
+from inference.domain.constraint import OutputConstraint
 from inference.domain.events import Event
+from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
@@ -56,6 +58,8 @@ class SteppedEngine:
         num_top_logprobs: int | None = None,
         namespace: str = "",
         signals: SignalRequest | None = None,
+        constraint: OutputConstraint | None = None,
+        media: tuple[MediaRun, ...] = (),
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -70,6 +74,8 @@ class SteppedEngine:
             num_top_logprobs,
             cache_namespace=namespace,
             signals=signals,
+            constraint=constraint,
+            media=media,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
@@ -117,6 +123,7 @@ class SteppedEngine:
         assert self.admission.num_held == 0
         assert not self.runner._samplers
         assert not self.runner._watched
+        assert not self.runner._constrained
         while self.core._memory.evict_one():
             pass
         assert not self.lengths()

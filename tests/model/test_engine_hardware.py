@@ -144,7 +144,7 @@ def test_where_llama_does_not_tell_the_plan_is_shown(wide: LlamaModel) -> None:
     try:
         context = LlamaContext(wide, SMALL)
     finally:
-        llama_cpp.llama_log_set(library._log_callback, None)
+        llama_cpp.llama_log_set(library.log_callback, None)
     (host,) = context.memory
     context.close()
     shape = probe_shape(wide.path)

@@ -13,19 +13,35 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from inference.domain.events import Failed, Finished, Started
+from inference.domain.media_run import media_token_ids
 from inference.domain.requests import GenerationRequest
 from inference.engine.plan import StepOutcome
 from inference.engine.sequence import PREFILLING, WAITING_FOR_PREFIX
-from tests.unit.engine.scripted_engine_parts import END_TOKEN, Engine, make_request
+from tests.unit.engine.scripted_engine_parts import END_TOKEN, Engine, make_request, with_media
 
 NUM_CELLS = 256
 MIN_TOKENS = 8
 TROUBLES = [StepOutcome.FAILED, StepOutcome.ABORTED, StepOutcome.NO_CELLS, OSError("gone")]
 # Prompts are made of few pieces, so that they often begin alike and part at many places.
 PIECES = st.lists(
-    st.tuples(st.sampled_from([10, 20, 30]), st.sampled_from([1, 5, 8, 20, 60])), min_size=1, max_size=4
+    st.tuples(st.sampled_from([10, 20, 30, "a"]), st.sampled_from([1, 5, 8, 20, 60])), min_size=1, max_size=4
 )
+# A piece with a letter is a picture, of which there is one for each length.
+PICTURES = {media_token_ids(bytes([length]), 0, 1)[0]: length for length in (1, 5, 8, 20, 60)}
 NAMESPACES = st.sampled_from(["", "", "other"])
+
+
+Piece = tuple[int | str, int]
+
+
+def prompt_of(pieces: list[Piece]) -> tuple[int, ...]:
+    ids: list[int] = []
+    for kind, length in pieces:
+        if isinstance(kind, str):
+            ids += media_token_ids(bytes([length]), 0, length)
+        else:
+            ids += [kind + index % 7 for index in range(length)]
+    return tuple(ids)
 
 
 class PrefixCacheMachine(RuleBasedStateMachine):
@@ -67,7 +83,13 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.count += 1
         name = f"r{self.count}"
         prompt = prompt[: NUM_CELLS - 1]
-        self.engine.submit(make_request(name, prompt=prompt, max_tokens=max_tokens, namespace=namespace))
+        places = [
+            (start, min(PICTURES[first], len(prompt) - start), bytes([PICTURES[first]]).decode())
+            for start, first in enumerate(prompt)
+            if first in PICTURES
+        ]
+        request = make_request(name, prompt=prompt, max_tokens=max_tokens, namespace=namespace)
+        self.engine.submit(with_media(request, *places))
         return name
 
     # -- what callers do ------------------------------------------------------------------------
@@ -79,12 +101,10 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         max_tokens=st.integers(1, 60),
         stops_at=st.none() | st.integers(0, 20),
     )
-    def submit(
-        self, pieces: list[tuple[int, int]], namespace: str, max_tokens: int, stops_at: int | None
-    ) -> str:
+    def submit(self, pieces: list[Piece], namespace: str, max_tokens: int, stops_at: int | None) -> str:
         if stops_at is not None:
             self.stops_at[f"r{self.count + 1}"] = stops_at
-        prompt = tuple(token_id + index % 7 for token_id, length in pieces for index in range(length))
+        prompt = prompt_of(pieces)
         return self._submit(prompt, namespace, max_tokens)
 
     @rule(target=names, name=names, more=st.integers(0, 20), max_tokens=st.integers(1, 30))
@@ -103,9 +123,9 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         return self._submit(request.prompt_token_ids, namespace, 5)
 
     @rule(pieces=PIECES, num_requests=st.integers(2, 6), namespace=NAMESPACES)
-    def flood(self, pieces: list[tuple[int, int]], num_requests: int, namespace: str) -> None:
+    def flood(self, pieces: list[Piece], num_requests: int, namespace: str) -> None:
         """Many at once that begin alike."""
-        prompt = tuple(token_id + index % 7 for token_id, length in pieces for index in range(length))
+        prompt = prompt_of(pieces)
         for index in range(num_requests):
             self._submit((*prompt, 60 + index), namespace, 5)
 

@@ -10,14 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inference.engine.llama.constraints import LlamaConstraintCompiler
+    from inference.engine.llama.media import LlamaProjector
     from inference.engine.llama.model import LlamaModel
     from inference.engine.llama.runner import LlamaRunner
     from inference.engine.llama.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaModel", "LlamaRunner", "LlamaTokenizer"]
+__all__ = ["LlamaConstraintCompiler", "LlamaModel", "LlamaProjector", "LlamaRunner", "LlamaTokenizer"]
 
 _HOMES = {
+    "LlamaConstraintCompiler": "constraints",
     "LlamaModel": "model",
+    "LlamaProjector": "media",
     "LlamaRunner": "runner",
     "LlamaTokenizer": "tokenizer",
 }

@@ -87,6 +87,8 @@ class LlamaContext:
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
+        self.max_ubatch_tokens: int = llama_cpp.llama_n_ubatch(pointer)
+        self.embedding_width: int = llama_cpp.llama_model_n_embd_inp(model.pointer)
         self._rows: LogitsArray | None = None
         self._rows_address = 0
         self._may_run_on: bool = llama_cpp.llama_supports_gpu_offload()
@@ -100,7 +102,10 @@ class LlamaContext:
         if batch.num_outputs > self._max_outputs:
             raise ValueError(f"{batch.num_outputs} outputs, at most {self._max_outputs} fit a batch")
         pointer = self._pointer
-        status: int = llama_cpp.llama_decode(pointer, batch.struct)
+        if batch.is_causal:
+            status: int = llama_cpp.llama_decode(pointer, batch.struct)
+        else:
+            status = self._decode_both_ways(batch)
         if status == 0:
             if self._may_run_on:
                 # A GPU may still be at work: wait here, where the interpreter is free for others.
@@ -110,6 +115,17 @@ class LlamaContext:
             return DecodeStatus(status)
         except ValueError:
             return DecodeStatus.COMPUTE_FAILED
+
+    def _decode_both_ways(self, batch: LlamaBatch) -> int:
+        """Let the tokens of a batch see each other in both directions, as those of a picture do."""
+        if batch.num_tokens > self.max_ubatch_tokens:
+            raise ValueError(f"{batch.num_tokens} tokens, {self.max_ubatch_tokens} are computed at once")
+        llama_cpp.llama_set_causal_attn(self._pointer, False)
+        try:
+            status: int = llama_cpp.llama_decode(self._pointer, batch.struct)
+        finally:
+            llama_cpp.llama_set_causal_attn(self._pointer, True)
+        return status
 
     def logits(self, num_outputs: int) -> LogitsArray:
         """Raw logits of the last batch, (num_outputs, vocabulary), one row for each wanted token in
@@ -135,12 +151,12 @@ class LlamaContext:
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
 
-    def copy(self, source_id: int, target_id: int, num_tokens: int) -> None:
-        """Give the cells at positions [0, num_tokens) of a sequence to another one, too. Nothing is
+    def copy(self, source_id: int, target_id: int, num_positions: int) -> None:
+        """Give the cells at positions [0, num_positions) of a sequence to another one, too. Nothing is
         moved; under the unified pool it is a mark on each cell. Recurrent memory ignores the range."""
         self._check_sequence(source_id)
         self._check_sequence(target_id)
-        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, 0, num_tokens)
+        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, 0, num_positions)
 
     def last_position(self, sequence_id: int) -> int:
         """The highest position with a cell, -1 where the sequence has none."""

@@ -95,7 +95,7 @@ class LogBridge:
 
 # llama.cpp keeps the pointer for ever, so the object must live as long.
 log_bridge = LogBridge(logger)
-_log_callback = llama_cpp.llama_log_callback(log_bridge)
+log_callback = llama_cpp.llama_log_callback(log_bridge)
 _start_lock = threading.Lock()
 _is_started = False
 
@@ -106,7 +106,7 @@ def start_backend() -> None:
     with _start_lock:
         if _is_started:
             return
-        llama_cpp.llama_log_set(_log_callback, None)
+        llama_cpp.llama_log_set(log_callback, None)
         llama_cpp.llama_backend_init()
         _is_started = True
 

@@ -60,12 +60,12 @@ class LlamaModel:
         self._shape = read_shape(pointer, path.name)
         # With the memory that was free when it was loaded.
         self._placement = place_layers(self._shape.num_layers, config, gpus)
-        self._lifetime = NativeLifetime(lambda: llama_cpp.llama_model_free(pointer))
+        self.lifetime = NativeLifetime(lambda: llama_cpp.llama_model_free(pointer))
         self.metadata = _read_metadata(pointer)
         self.size_bytes: int = llama_cpp.llama_model_size(pointer)
         self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
-        self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self._lifetime)
+        self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self.lifetime)
         self.fingerprint = _fingerprint(path)
         self._created = int(path.stat().st_mtime)
 
@@ -128,11 +128,11 @@ class LlamaModel:
 
     def close(self) -> None:
         """Free the weights, once nobody tokenizes any more. Later calls do nothing."""
-        self._lifetime.close()
+        self.lifetime.close()
 
     @property
     def is_closed(self) -> bool:
-        return self._lifetime.is_closed
+        return self.lifetime.is_closed
 
     def __repr__(self) -> str:
         return f"<LlamaModel {self.path.name}, {self.size_bytes / 1e6:.0f} MB>"

@@ -14,13 +14,18 @@ from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
-from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
+from inference.engine.positions import PositionMap
 
 logger = logging.getLogger(__name__)
+
+# A long literal is forced piece by piece: others in the batch wait for each.
+MAX_FORCED_TOKENS = 32
+_PLAIN = PositionMap(())
 
 _OUTCOMES = {
     DecodeStatus.NO_CELLS: StepOutcome.NO_CELLS,
@@ -42,6 +47,9 @@ class LlamaRunner:
         # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
         self._watched: set[int] = set()
         self._scored: set[int] = set()
+        self._constrained: set[int] = set()
+        # Those with pictures in a plane.
+        self._maps: dict[int, PositionMap] = {}
         # Steady decoding repeats its plan.
         self._last_plan: StepPlan | None = None
         self._last_samplers: list[Sampler] = []
@@ -55,7 +63,9 @@ class LlamaRunner:
                 model.close()
             raise
         try:
-            self._batch = LlamaBatch(self._context.max_batch_tokens)
+            self._batch = LlamaBatch(
+                self._context.max_batch_tokens, embedding_width=self._context.embedding_width
+            )
             self._warm_up()
             self._can_share_prefixes = self._try_partial_removal()
         except BaseException:
@@ -87,13 +97,20 @@ class LlamaRunner:
             self._watched.add(sequence_id)
         if request.num_top_logprobs is not None:
             self._scored.add(sequence_id)
+        constraint = None
+        if request.constraint is not None:
+            constraint = request.constraint.begin()
+            self._constrained.add(sequence_id)
+        if any(run.grid is not None for run in request.media):
+            self._maps[sequence_id] = PositionMap(request.media)
         must_go_on = request.ignore_eos or request.min_tokens > 0
         self._samplers[sequence_id] = Sampler(
             request.sampling,
-            prompt_token_ids=request.prompt_token_ids,
+            prompt_token_ids=tokens_of_text(request),
             pieces=self._model.tokenizer.pieces,
             banned_token_ids=self._end_token_array if must_go_on else None,
             num_banned_draws=None if request.ignore_eos else request.min_tokens,
+            constraint=constraint,
         )
 
     def run(self, plan: StepPlan) -> StepResult:
@@ -113,10 +130,33 @@ class LlamaRunner:
             asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         signals = self._measure(plan, logits) if self._watched else {}
         token_ids = draw_tokens(logits, self._last_samplers)
-        if not asked:
-            return StepResult(StepOutcome.DONE, token_ids, signals=signals, compute_s=compute_s)
+        forced = self._force(plan, token_ids) if self._constrained else {}
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
-        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, compute_s)
+        ended = self._ended_rows() if self._constrained else frozenset()
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, compute_s)
+
+    def _force(self, plan: StepPlan, token_ids: list[int]) -> dict[int, tuple[int, ...]]:
+        """What alone can follow the tokens just drawn, where nobody wants to know how likely it was. A row
+        whose constraint fails at that has nothing drawn."""
+        all_forced = {}
+        for row, (sequence, sampler) in enumerate(zip(plan.outputs, self._last_samplers, strict=True)):
+            sequence_id = sequence.sequence_id
+            if sequence_id not in self._constrained or token_ids[row] == NOTHING_DRAWN:
+                continue
+            if sequence_id in self._scored or sequence_id in self._watched:
+                continue
+            num_left = sequence.max_tokens - sequence.num_generated - 1
+            forced = take_forced(sampler, min(num_left, MAX_FORCED_TOKENS), self._end_token_ids)
+            if forced is None:
+                token_ids[row] = NOTHING_DRAWN
+            elif forced:
+                all_forced[row] = forced
+        return all_forced
+
+    def _ended_rows(self) -> frozenset[int]:
+        """Rows after whose token nothing else may come."""
+        constraints = [sampler.constraint for sampler in self._last_samplers]
+        return frozenset(row for row, one in enumerate(constraints) if one is not None and one.is_ended)
 
     def _prepare(self, plan: StepPlan) -> None:
         """Fill the batch, and find who draws from it. Both are as they were where a plan is repeated."""
@@ -133,26 +173,32 @@ class LlamaRunner:
         return self._meter.measure(logits, rows)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
-        num_computed = self._context.last_position(sequence_id) + 1
-        if num_computed <= max_tokens:
-            return num_computed
-        if max_tokens > 0 and self._context.remove(sequence_id, max_tokens):
-            return max_tokens
+        positions = self._maps.get(sequence_id, _PLAIN)
+        last_position = self._context.last_position(sequence_id)
+        num_kept = positions.uncut(min(positions.num_tokens(last_position), max_tokens))
+        first_removed = positions.position(num_kept)
+        if first_removed > last_position:
+            return num_kept
+        if num_kept > 0 and self._context.remove(sequence_id, first_removed):
+            return num_kept
         self._context.remove(sequence_id)
         return 0
 
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
-        if self._context.last_position(source_id) + 1 < num_tokens:
+        # Both have the same tokens there, so the same positions.
+        num_positions = self._maps.get(target_id, _PLAIN).position(num_tokens)
+        if self._context.last_position(source_id) + 1 < num_positions:
             return False
-        self._context.copy(source_id, target_id, num_tokens)
-        if self._context.last_position(target_id) + 1 == num_tokens:
+        self._context.copy(source_id, target_id, num_positions)
+        if self._context.last_position(target_id) + 1 == num_positions:
             return True
         self._context.remove(target_id)
         return False
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
+        is_there = self.rewind(sequence_id, num_tokens) == num_tokens
         self._forget(sequence_id)
-        return self.rewind(sequence_id, num_tokens) == num_tokens
+        return is_there
 
     def close_sequence(self, sequence_id: int) -> None:
         self._forget(sequence_id)
@@ -160,8 +206,10 @@ class LlamaRunner:
 
     def _forget(self, sequence_id: int) -> None:
         self._samplers.pop(sequence_id, None)
+        self._maps.pop(sequence_id, None)
         self._watched.discard(sequence_id)
         self._scored.discard(sequence_id)
+        self._constrained.discard(sequence_id)
         self._last_plan, self._last_samplers = None, []
 
     def _warm_up(self) -> None:
@@ -204,3 +252,10 @@ class LlamaRunner:
 
     def __repr__(self) -> str:
         return f"<LlamaRunner of {self._model!r}, {self._context!r}>"
+
+
+def tokens_of_text(request: GenerationRequest) -> tuple[int, ...]:
+    """The prompt without the made-up ids of pictures and sounds: penalties know nothing of them."""
+    if not request.media:
+        return request.prompt_token_ids
+    return tuple([token_id for token_id in request.prompt_token_ids if token_id >= 0])

@@ -14,10 +14,15 @@ single sequence with top_k the chain would be faster, 48 against 80: too little 
 The order is llama.cpp's (common/common.h): bias, penalties, top_k, top_p, min_p, temperature. A
 temperature of 0 takes the most likely token, the lowest id where several are. Other orders and
 rarer stages are pipeline.py's.
+
+Under a constraint a token is drawn as without one and mostly allowed, which is all it costs. Only where
+it is refused, the tokens that may come are asked for and one of them is drawn (as llama.cpp does it:
+without stages that take tokens away, the two draws together have the masked distribution).
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from bisect import bisect_right
@@ -26,6 +31,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from inference.domain.constraint import ConstraintState
 from inference.domain.requests import SamplingParams
 from inference.engine.llama.candidates import (
     OUT_OF_RANGE,
@@ -41,6 +47,8 @@ from inference.engine.llama.pipeline import MIN_TEMPERATURE, Pipeline
 from inference.engine.llama.stage_plan import plan_stages
 from inference.engine.plan import NOTHING_DRAWN
 
+logger = logging.getLogger(__name__)
+
 LogitsArray = NDArray[np.float32]
 IdArray = NDArray[np.int64]
 
@@ -49,7 +57,7 @@ class Sampler:
     """How one sequence draws its tokens: parameters, random state, what it has seen so far.
 
     `pieces` is the tokenizer's table (bytes by token id). `banned_token_ids` are not drawn among the
-    first `num_banned_draws` tokens; None: never.
+    first `num_banned_draws` tokens; None: never. What `constraint` forbids is never drawn.
     """
 
     __slots__ = (
@@ -61,6 +69,7 @@ class Sampler:
         "_random",
         "banned",
         "changes_logits",
+        "constraint",
         "has_memory",
         "limits",
         "params",
@@ -74,9 +83,11 @@ class Sampler:
         pieces: Sequence[bytes] = (),
         banned_token_ids: IdArray | None = None,
         num_banned_draws: int | None = None,
+        constraint: ConstraintState | None = None,
     ) -> None:
         params, stages = plan_stages(params)
         self.params = params
+        self.constraint = constraint
         # As a row of numbers: top_k, top_p, the logarithm of min_p, temperature.
         temperature = max(params.temperature, MIN_TEMPERATURE)
         self.limits = (float(params.top_k), params.top_p, _log(params.min_p), temperature)
@@ -130,7 +141,7 @@ class Sampler:
 
 def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:
     """One token id for each row of `logits` (rows, vocabulary); NOTHING_DRAWN where a row has no
-    finite maximum. Rows may be changed in place."""
+    finite maximum, or its constraint failed. Rows may be changed in place."""
     greedy: list[int] = []
     narrow: list[int] = []
     tokens = [NOTHING_DRAWN] * len(samplers)
@@ -139,7 +150,7 @@ def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:
     for row, sampler in enumerate(samplers):
         params = sampler.params
         if sampler.pipeline is not None:
-            tokens[row] = sampler.pipeline.draw(logits[row], sampler.uniform)
+            tokens[row] = _draw_by_stages(logits[row], sampler, sampler.pipeline)
         elif params.temperature <= 0:
             greedy.append(row)
         elif 0 < params.top_k <= fast_limit:
@@ -153,10 +164,81 @@ def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:
     else:
         for row in narrow:
             tokens[row] = _draw_narrow_row(logits[row], samplers[row])
-    for sampler, token_id in zip(samplers, tokens, strict=True):
-        if sampler.has_memory and token_id != NOTHING_DRAWN:
-            sampler.accept(token_id)
+    for row, sampler in enumerate(samplers):
+        if sampler.constraint is not None:
+            tokens[row] = _constrain(logits[row], sampler, sampler.constraint, tokens[row])
+        if sampler.has_memory and tokens[row] != NOTHING_DRAWN:
+            sampler.accept(tokens[row])
     return tokens
+
+
+def _draw_by_stages(logits: LogitsArray, sampler: Sampler, pipeline: Pipeline) -> int:
+    """One row; it and the state of the stages change with it. So it is drawn once, of what may come."""
+    if sampler.constraint is not None:
+        only = _mask(logits, sampler.constraint)
+        if only is not None:
+            return only
+    return pipeline.draw(logits, sampler.uniform)
+
+
+def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintState, token_id: int) -> int:
+    """The token that its constraint takes: the one that was drawn, or another one."""
+    try:
+        if token_id == NOTHING_DRAWN:
+            return NOTHING_DRAWN
+        if not constraint.accepts(token_id):
+            only = _mask(logits, constraint)
+            token_id = _draw_one(logits, sampler) if only is None else only
+        if token_id != NOTHING_DRAWN:
+            constraint.advance(token_id)
+        return token_id
+    except BaseException as problem:  # a panic of the native library is no Exception
+        logger.warning("a constraint failed: %s", type(problem).__name__)
+        return NOTHING_DRAWN
+
+
+def take_forced(sampler: Sampler, max_tokens: int, end_token_ids: frozenset[int]) -> tuple[int, ...] | None:
+    """Up to `max_tokens` tokens that alone can follow what was drawn: taken, as if they had been drawn.
+    None where the constraint failed."""
+    constraint = sampler.constraint
+    if constraint is None:
+        return ()
+    taken: list[int] = []
+    try:
+        for token_id in constraint.forced_tokens(max_tokens):
+            if token_id in end_token_ids:
+                break
+            constraint.advance(token_id)
+            taken.append(token_id)
+            if sampler.has_memory:
+                sampler.accept(token_id)
+    except BaseException as problem:
+        logger.warning("a constraint failed: %s", problem)
+        return None
+    return tuple(taken)
+
+
+def _mask(logits: LogitsArray, constraint: ConstraintState) -> int | None:
+    """Rule out what may not come. Where drawing would be idle, what to take instead: an end of the answer,
+    which the request may have put off, or NOTHING_DRAWN where the constraint failed."""
+    try:
+        mask = constraint.mask()
+        if constraint.is_ended:
+            return int(mask.argmax())
+        logits[~mask] = -math.inf
+    except BaseException as problem:
+        logger.warning("a constraint failed: %s", type(problem).__name__)
+        return NOTHING_DRAWN
+    return None
+
+
+def _draw_one(logits: LogitsArray, sampler: Sampler) -> int:
+    """One row again, by the fast way that it was drawn by before."""
+    if sampler.params.temperature <= 0:
+        return _draw_greedy(logits[np.newaxis])[0]
+    if 0 < sampler.params.top_k <= max_fast_top_k(len(logits)):
+        return _draw_narrow_row(logits, sampler)
+    return _draw_wide(logits, sampler)
 
 
 def _change_rows(logits: LogitsArray, samplers: Sequence[Sampler]) -> None:

@@ -162,7 +162,6 @@ def test_parameters_that_we_know_and_do_not_serve_are_named(live):
         "n": 2,
         "n_probs": 3,
         "tools": [{"type": "function", "function": {"name": "f"}}],
-        "response_format": {"type": "json_object"},
         "chat_template": "x",
         "grammar": "root ::= x",
     }

@@ -21,8 +21,10 @@ from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
+from inference.prompting.prompt import PromptPolicy
 from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings
+from inference.services.chat_defaults import ChatDefaults
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
@@ -61,6 +63,8 @@ class Site:
     metrics_readers: list[Principal] = field(default_factory=list)
     load_failure: Exception | None = None
     watchdog_s: float = 0.0
+    chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
+    prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
     limit_clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
@@ -76,11 +80,13 @@ class Site:
                 watchdog_s=self.watchdog_s,
                 session_header=self.session_header,
                 time_limits=self.time_limits,
+                chat_defaults=self.chat_defaults,
+                prompt_policy=self.prompt_policy,
             ),
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
             ledger=self.ledger,
-            answer_keeping=AnswerKeeping(self.kept, self.kept),
+            answer_keeping=AnswerKeeping(self.kept, self.kept, self.kept),
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,

@@ -6,6 +6,7 @@ import pytest
 
 from accounts.contracts import KeyLookup, KeyState
 from accounts.scopes import Scope
+from inference.domain.constraint import AnyJson
 from inference.domain.errors import GenerationFailed, ServerOverloaded
 from inference.domain.events import FinishReason
 from inference.domain.outcomes import Outcome
@@ -317,3 +318,37 @@ async def test_the_phases_of_a_request_are_told_streamed_or_whole(site, is_strea
     assert site.phases[1].num_tokens == site.records[0].usage.prompt_tokens
     assert site.phases[3].is_stream is is_stream
     assert site.phases[3].num_bytes > 0
+
+
+async def test_a_constraint_is_compiled_for_the_engine(site):
+    site.engine.play = speak("{}")
+
+    prompt = {"model": "scripted", "prompt": "hi", "response_format": {"type": "json_object"}}
+    for path, body in (
+        (CHAT, chat(response_format={"type": "json_object"})),
+        ("/v1/completions", json.dumps(prompt).encode()),
+    ):
+        answer = await site.post(path, body)
+        assert answer.status == 200
+        assert site.engine.handles[-1].request.constraint is not None
+    assert site.engine.constraints.specs == [AnyJson(), AnyJson()]
+
+
+async def test_a_constraint_that_cannot_be_kept_is_refused_before_the_engine_is_asked(site):
+    site.engine.constraints.refusal = 'Unimplemented keys: ["not"]'
+
+    schema = {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": {"not": {}}}}
+    answer = await site.post(CHAT, chat(response_format=schema, stream=True))
+
+    assert answer.status == 400
+    assert answer.json()["error"]["param"] == "response_format.json_schema.schema"
+    assert "not" in answer.json()["error"]["message"]
+    assert not site.engine.handles
+
+
+async def test_gbnf_is_for_those_whom_an_administrator_lets(site):
+    answer = await site.post(CHAT, chat(grammar="root ::= x"))
+
+    assert (answer.status, answer.json()["error"]["param"]) == (400, "grammar")
+    assert answer.json()["error"]["code"] == "unsupported_parameter"
+    assert not site.engine.constraints.specs

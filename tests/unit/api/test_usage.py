@@ -1,3 +1,5 @@
+import asyncio
+
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.usage import UsageTotals
 from inference.openai.usage_report import CSV_COLUMNS
@@ -78,8 +80,8 @@ async def test_a_csv_that_cannot_go_on_breaks_off_and_never_ends_in_good_order(s
     async def send(message) -> None:
         messages.append(message)
 
-    async def receive():
-        return {"type": "http.request", "body": b"", "more_body": False}
+    incoming = asyncio.Queue()
+    incoming.put_nowait({"type": "http.request", "body": b"", "more_body": False})
 
     scope = {
         "type": "http",
@@ -90,7 +92,7 @@ async def test_a_csv_that_cannot_go_on_breaks_off_and_never_ends_in_good_order(s
         "client": ("192.0.2.1", 5),
         "extensions": {"skippy.connection": Connection()},
     }
-    await site.app(scope, receive, send)
+    await site.app(scope, incoming.get, send)
 
     assert aborted == [True]
     assert all(message.get("more_body", True) for message in messages[1:])

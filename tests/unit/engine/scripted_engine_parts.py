@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.events import Event, Failed, Finished, TokenBatch
+from inference.domain.media_run import MediaRun, media_token_ids
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
 from inference.domain.timings import Timings
@@ -19,6 +22,7 @@ from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.sequence import Sequence
 
 END_TOKEN = 2
 VOCABULARY = 1000
@@ -85,6 +89,9 @@ class ScriptedRunner:
         self.num_rows_before_trouble = 0
         self.poisoned: set[str] = set()
         self.draw: Callable[[GenerationRequest, int], int] = lambda request, index: 100 + index
+        # How many tokens are forced behind one that was drawn, and whether nothing follows those.
+        self.force: Callable[[GenerationRequest, int], int] = lambda request, index: 0
+        self.ends: Callable[[GenerationRequest, int], bool] = lambda request, index: False
         self.measure: Callable[[GenerationRequest, int], TokenSignal] = lambda request, index: SURE
         self.clock = clock
         self.token_s = 0.0
@@ -138,7 +145,20 @@ class ScriptedRunner:
             if one.watch is not None and not one.watch.is_over
         }
         token_ids = [self._next(one.sequence_id) for one in plan.outputs]
-        return StepResult(StepOutcome.DONE, token_ids, signals=signals)
+        forced = {row: self._force(one) for row, one in enumerate(plan.outputs) if one.watch is None}
+        ended = {
+            row
+            for row, one in enumerate(plan.outputs)
+            if self.ends(one.request, self.num_drawn[one.request.request_id])
+        }
+        forced = {row: tokens for row, tokens in forced.items() if tokens}
+        return StepResult(StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced)
+
+    def _force(self, sequence: Sequence) -> tuple[int, ...]:
+        request = sequence.request
+        num_left = sequence.max_tokens - sequence.num_generated - 1
+        num_forced = min(self.force(request, self.num_drawn[request.request_id] - 1), num_left)
+        return tuple([self._next(sequence.sequence_id) for _ in range(num_forced)])
 
     def _apply(self, plan: StepPlan, num_rows: int) -> None:
         num_rows = min(num_rows, self.num_cells - self.num_used_cells)
@@ -172,6 +192,25 @@ class ScriptedRunner:
             cells = self.cells[sequence.sequence_id]
             assert [cell.token_id for cell in cells] + rows == known[: len(cells) + len(rows)]
             assert all(cell.namespace == request.cache_namespace for cell in cells), "namespaces mix"
+        self._check_media(plan)
+
+    def _check_media(self, plan: StepPlan) -> None:
+        """A batch has embeddings or tokens; embeddings are those of its ids; some come whole only."""
+        is_made_up = [token_id < 0 for token_id in plan.token_ids.tolist()]
+        if plan.embeddings is None:
+            assert not any(is_made_up), "made-up ids without embeddings"
+            assert plan.is_causal
+            return
+        assert all(is_made_up), "tokens and embeddings in one batch"
+        assert plan.embeddings.tolist() == rows_of(tuple(plan.token_ids.tolist())).tolist()
+        for chunk in plan.prefills:
+            begin = len(self.cells[chunk.sequence.sequence_id])
+            run = next(one for one in chunk.sequence.request.media if one.start <= begin < one.end)
+            assert begin + chunk.num_tokens <= run.end
+            if not run.is_causal:
+                assert not plan.is_causal
+                assert len(plan.prefills) == 1
+                assert (begin, chunk.num_tokens) == (run.start, run.num_tokens), "a picture was cut"
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         del self.cells[sequence_id][max_tokens:]
@@ -338,6 +377,24 @@ def make_request(
         cache_namespace=namespace,
         signals=signals,
     )
+
+
+def rows_of(token_ids: tuple[int, ...]) -> np.ndarray:
+    """Embeddings that a test knows by their made-up ids: (num_tokens, 2)."""
+    return np.array([(one % 4096, one % 97) for one in token_ids], dtype=np.float32).reshape(-1, 2)
+
+
+def with_media(
+    request: GenerationRequest, *places: tuple[int, int, str], is_causal: bool = True
+) -> GenerationRequest:
+    """`places` are (start, number of tokens, name of the picture): equal names are equal pictures."""
+    prompt = list(request.prompt_token_ids)
+    runs = []
+    for start, count, name in places:
+        ids = media_token_ids(name.encode(), 0, count)
+        prompt[start : start + count] = ids
+        runs.append(MediaRun(start, rows_of(ids), is_causal))
+    return replace(request, prompt_token_ids=tuple(prompt), media=tuple(runs))
 
 
 class Engine:

@@ -6,41 +6,24 @@ from inference.domain.errors import UnsupportedParameter
 from inference.openai.parameters import CHAT_REFUSALS, COMPLETION_REFUSALS
 from tests.unit.openai.bodies import chat, chat_refusal, completion, completion_refusal
 
-TOOL = {"type": "function", "function": {"name": "get_weather"}}
-
 CHANGES_A_CHAT = [
     ("n", 2),
     ("best_of", 2),
-    ("tools", [TOOL]),
-    ("tools", "x"),
-    ("tool_choice", "required"),
-    ("tool_choice", TOOL),
-    ("tool_choice", 5),
     ("functions", [{"name": "f"}]),
+    ("jinja", False),
     ("function_call", {"name": "f"}),
-    ("response_format", {"type": "json_object"}),
-    ("response_format", {"type": "xml"}),
-    ("response_format", "json"),
-    ("response_format", {"type": "json_schema", "json_schema": {"name": "s"}}),
-    ("response_format", 5),
     ("audio", {"voice": "a", "format": "mp3"}),
     ("modalities", ["text", "audio"]),
     ("prediction", {"type": "content"}),
     ("web_search_options", {}),
-    ("structured_outputs", {"regex": "a"}),
-    ("json_schema", {}),
-    ("grammar", "root ::= x"),
+    ("guided_json", {}),
+    ("guided_regex", "a"),
     ("adaptive", True),
     ("backend_sampling", True),
-    ("chat_template", "x"),
-    ("chat_template_kwargs", {"enable_thinking": False}),
-    ("chat_template_kwargs", "x"),
     ("moderation", {"a": 1}),
     ("prompt_cache_options", {"a": 1}),
     ("echo", True),
     ("n_predict", 5),
-    ("add_generation_prompt", False),
-    ("continue_final_message", True),
 ]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from inference.domain.conversation import Conversation
 from inference.domain.errors import ContextLengthExceeded, InvalidRequest
 from inference.domain.messages import ChatMessage, Role
 from inference.domain.model import ModelDescription
@@ -34,15 +35,15 @@ def builder(
     return PromptBuilder(tokenizer, description)
 
 
-def says(content: str, role: Role = "user", name: str | None = None) -> list[ChatMessage]:
-    return [ChatMessage(role=role, content=content, name=name)]
+def says(content: str, role: Role = "user", name: str | None = None) -> Conversation:
+    return Conversation(messages=(ChatMessage(role=role, content=content, name=name),))
 
 
 def shown(
     content: str, tokenizer: ByteTokenizer | None = None, template: str = CHATML, name: str | None = None
 ) -> str:
     tokenizer = tokenizer or ByteTokenizer()
-    return tokenizer.shown(builder(tokenizer, template).chat(says(content, name=name)))
+    return tokenizer.shown(builder(tokenizer, template).chat(says(content, name=name)).token_ids)
 
 
 def test_the_templates_own_control_texts_are_control_tokens() -> None:
@@ -109,7 +110,7 @@ def test_a_message_full_of_control_texts_costs_a_few_calls() -> None:
     tokenizer = ByteTokenizer()
     prompts = builder(tokenizer)
     tokenizer.num_calls = 0
-    assert tokenizer.shown(prompts.chat(says("<s>" * 5_000))) == f"{HEAD}{'<s>' * 5_000}{TAIL}"
+    assert tokenizer.shown(prompts.chat(says("<s>" * 5_000)).token_ids) == f"{HEAD}{'<s>' * 5_000}{TAIL}"
     assert tokenizer.num_calls <= 4
 
 
@@ -127,8 +128,8 @@ def test_bos_is_there_once_whether_or_not_the_template_writes_it() -> None:
         "{{ messages[0].content }}",
     ):
         prompts = builder(tokenizer, template, bos_text="<s>")
-        assert tokenizer.shown(prompts.chat(says("Hi"))) == "{<s>}Hi"
-    assert tokenizer.shown(prompts.chat(says("<s>Hi"))) == "{<s>}<s>Hi"
+        assert tokenizer.shown(prompts.chat(says("Hi")).token_ids) == "{<s>}Hi"
+    assert tokenizer.shown(prompts.chat(says("<s>Hi")).token_ids) == "{<s>}<s>Hi"
 
 
 def test_a_model_without_a_template_gets_chatml_if_it_has_its_tokens() -> None:
@@ -180,7 +181,7 @@ def test_a_text_that_is_too_long_by_its_bytes_is_never_tokenized() -> None:
     with pytest.raises(ContextLengthExceeded):
         prompts.completion("x" * 10_000_000)
     with pytest.raises(ContextLengthExceeded):
-        prompts.chat([*says("x" * 60), *says("é" * 30)])
+        prompts.chat(Conversation(messages=says("x" * 60).messages + says("é" * 30).messages))
     assert tokenizer.num_calls == 0
 
 

@@ -1,0 +1,1 @@
+"""Pictures and sounds from a request to what the engine computes: fetched, checked, decoded, encoded."""
