@@ -22,7 +22,7 @@ import hashlib
 import re
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 PREFIX = "sk-skippy-"
@@ -106,14 +106,39 @@ def read_bearer(header: bytes | None) -> str | None:
     return text if is_well_formed(text) else None
 
 
-def read_bearer_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The same for a whole list of ASGI headers (lower-case names).
+def read_api_key(header: bytes | None) -> str | None:
+    """The well-formed key in the value of one x-api-key header, where Anthropic's clients put it; None
+    for anything else. Bounded as `read_bearer` is."""
+    if header is None or len(header) > MAX_HEADER_BYTES:
+        return None
+    text = header.strip(b" \t").decode("ascii", "replace")
+    return text if is_well_formed(text) else None
 
-    Two Authorization headers are refused, whatever is in them: proxies and servers disagree on
-    which of the two counts, and a caller must not profit from that.
+
+def read_credentials(authorizations: Sequence[bytes], api_keys: Sequence[bytes]) -> str | None:
+    """The one key that a request shows, given the values of all its Authorization and x-api-key headers;
+    None where it shows none, or two.
+
+    Two headers of one kind are refused, whatever is in them, and so are two that differ: proxies and
+    servers disagree on which of them counts, and a caller must not profit from that. Clients that send
+    the same key in both ways (Anthropic's do) are understood.
     """
-    values = [value for name, value in headers if name == b"authorization"]
-    return read_bearer(values[0]) if len(values) == 1 else None
+    if len(authorizations) > 1 or len(api_keys) > 1:
+        return None
+    shown = {read_bearer(value) for value in authorizations} | {read_api_key(value) for value in api_keys}
+    return shown.pop() if len(shown) == 1 else None
+
+
+def read_key_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The same for a whole list of ASGI headers (lower-case names)."""
+    authorizations: list[bytes] = []
+    api_keys: list[bytes] = []
+    for name, value in headers:
+        if name == b"authorization":
+            authorizations.append(value)
+        elif name == b"x-api-key":
+            api_keys.append(value)
+    return read_credentials(authorizations, api_keys)
 
 
 def _checksum(body: str) -> str:

@@ -2,13 +2,13 @@
 """Is everything in the books, whatever dies? Thousands of requests while the service is killed under them.
 
     .venv/bin/python benchmarks/ledger_kills.py TINY.gguf [--requests 5000] [--clients 24] [--seed 1] \\
-        [--json OUT]
+        [--kill server,postgres,worker,postgres,server,worker] [--json OUT]
 
 TINY is a model whose weights cost nothing (`tests.model.tiny_model.write_tiny_model`). Its clients ask for
 mixed sizes, streamed and whole, under both endpoints; some leave in the middle, some are refused: by
-each kind of limit, for a wrong body, model or key. Meanwhile server, Postgres and worker are each killed
-twice with SIGKILL, and the worker is told to aggregate several times a second. Afterwards, by
-ledger_audit.py:
+each kind of limit, for a wrong body, model or key. Meanwhile those that --kill names are killed with SIGKILL,
+at moments that are spread over the run (`server+postgres`: both at once), and the worker is told to
+aggregate several times a second. Afterwards, by ledger_audit.py:
 
     - each answer that its client saw whole, by `[DONE]` or as a body, is on record with the same usage;
     - each other request that passed authentication has exactly one record, its output between 0 and what
@@ -44,7 +44,7 @@ from servers import write_results  # noqa: E402
 
 from tests.integration.supervisor.running_service import RunningService  # noqa: E402
 
-KILLED = ("server", "postgres", "worker", "postgres", "server", "worker")
+KILLED = "server,postgres,worker,postgres,server,worker"
 AGGREGATE_EVERY_S = 0.3
 LINK_EVERY_S = 0.1
 # A dead process's reservations are refunded 10 to 12 s after it was last seen.
@@ -153,13 +153,14 @@ class Hands:
                     os.link(path, kept)
             await asyncio.sleep(LINK_EVERY_S)
 
-    async def kill_in_turn(self, load: Load, num_requests: int) -> None:
-        for number, role in enumerate(KILLED, start=1):
-            goal = num_requests * number // (len(KILLED) + 1)
-            while len(load.attempts) < goal or not self.service.has(role):
+    async def kill_in_turn(self, load: Load, num_requests: int, together: Sequence[Sequence[str]]) -> None:
+        for number, roles in enumerate(together, start=1):
+            goal = num_requests * number // (len(together) + 1)
+            while len(load.attempts) < goal or not all(map(self.service.has, roles)):
                 await asyncio.sleep(0.01)
-            self.service.kill(role)
-            self.killed.append({"role": role, "after_requests": len(load.attempts)})
+            for role in roles:
+                self.service.kill(role)
+            self.killed.append({"roles": roles, "after_requests": len(load.attempts)})
 
     def tell_to_aggregate(self, stop: threading.Event) -> None:
         """Far more often than beat does, so that every kill of worker and Postgres meets it at work."""
@@ -174,8 +175,9 @@ class Hands:
 async def drive(service: RunningService, load: Load, hands: Hands, options: argparse.Namespace) -> float:
     """Seconds that it took."""
     began_ts = time.monotonic()
+    together = [roles.split("+") for roles in options.kill.split(",")]
     keeping = asyncio.create_task(hands.keep_journals())
-    killing = asyncio.create_task(hands.kill_in_turn(load, options.requests))
+    killing = asyncio.create_task(hands.kill_in_turn(load, options.requests, together))
     await load.run(options.clients)
     await killing
     took_s = time.monotonic() - began_ts
@@ -259,6 +261,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kill", default=KILLED)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 

@@ -99,7 +99,11 @@ class GenerationRecord(models.Model):
 
 
 class GenerationText(models.Model):
-    """What was asked and answered, where the key allows that it is kept; deleted after `expires_at`."""
+    """What was asked and answered, where the key allows that it is kept; deleted after `expires_at`.
+
+    The answer of a response that was stored has a `response_id`, and is the response object as JSON;
+    `previous_response_id` is that of the one that it went on from.
+    """
 
     record_id = models.UUIDField(primary_key=True, editable=False)
     created_at = models.DateTimeField("arrived")
@@ -108,9 +112,14 @@ class GenerationText(models.Model):
     key_id = models.BigIntegerField("key id")
     request = models.TextField("request body")
     answer = models.TextField("answer")
+    response_id = models.CharField("response id", max_length=64, null=True)  # noqa: DJ001 - unique where there is one
+    previous_response_id = models.CharField("previous response id", max_length=64, blank=True, default="")
 
     class Meta:
         verbose_name = "text of a generation"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["response_id"], name="text_response_id_unique"),
+        ]
         indexes: ClassVar = [
             models.Index(fields=["expires_at"], name="text_expires_at"),
             models.Index(fields=["user_id"], name="text_user"),

@@ -12,9 +12,12 @@ from inference.api.authentication import Authenticator
 from inference.api.chat_completions import ChatCompletionsConsumer
 from inference.api.completions import CompletionsConsumer
 from inference.api.health import LivenessConsumer, ReadinessConsumer
+from inference.api.messages import CountTokensConsumer, MessagesConsumer
 from inference.api.metrics import MetricsAccess, MetricsConsumer
 from inference.api.models import ModelConsumer, ModelListConsumer
 from inference.api.not_found import NotFoundConsumer
+from inference.api.responses import InputItemsConsumer, ResponsesConsumer, StoredResponseConsumer
+from inference.api.tokenizing import DetokenizeConsumer, TokenizeConsumer
 from inference.api.usage import UsageConsumer, UsageDesk
 from inference.runtime import Runtime
 from inference.telemetry.pipeline import TelemetryPipeline
@@ -62,5 +65,14 @@ def api_routes(
         re_path(r"^v1/models/(?P<model_id>.+?)/?$", ModelConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/chat/completions/?$", ChatCompletionsConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/completions/?$", CompletionsConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/responses/?$", ResponsesConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/responses/(?P<response_id>[^/]+)/?$", StoredResponseConsumer.as_asgi(**with_runtime)),
+        re_path(
+            r"^v1/responses/(?P<response_id>[^/]+)/input_items/?$", InputItemsConsumer.as_asgi(**with_runtime)
+        ),
+        re_path(r"^v1/messages/?$", MessagesConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/messages/count_tokens/?$", CountTokensConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/tokenize/?$", TokenizeConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/detokenize/?$", DetokenizeConsumer.as_asgi(**with_runtime)),
         re_path(r"^/*v1(/.*)?$", NotFoundConsumer.as_asgi(**shared)),
     ]

@@ -13,41 +13,43 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
 
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController, AdmissionStatistics
-from inference.domain.backend import GenerationBackend
 from inference.domain.clock import Clock
-from inference.domain.constraint import ConstraintCompiler
-from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.errors import ServiceUnavailable
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
-from inference.domain.media import MediaProjector
-from inference.domain.model import ModelDescription
 from inference.domain.outcomes import Recorder
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.time_limits import TimeLimits
-from inference.domain.tokenizer import Tokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Watchdog
 from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
-from inference.openai.ids import new_chat_completion_id, new_completion_id
+from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
+from inference.openai.responses.protocol import ResponseRequest
+from inference.openai.responses.rendering import ResponseRendering, response_members
+from inference.parsing.formats.registry import reads_tool_calls
+from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
+from inference.services.engines import Engine, EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
 from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_pool import PromptPool
+from inference.services.tokenization import TokenizationService
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import SessionRegistry, SessionStatistics
 
@@ -112,47 +114,6 @@ class Readiness:
     cause: str = ""
 
 
-class Engine(Protocol):
-    """A loaded model with its engine thread, ready to take requests."""
-
-    @property
-    def description(self) -> ModelDescription: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def backend(self) -> GenerationBackend: ...
-
-    @property
-    def projector(self) -> MediaProjector | None: ...
-
-    @property
-    def constraints(self) -> ConstraintCompiler: ...
-
-    @property
-    def is_alive(self) -> bool: ...
-
-    def statistics(self) -> EngineStatistics: ...
-
-    def refuse(self, error: SkippyError) -> None:
-        """Take no newcomers from now on; what waits fails with `error` at once, what runs goes on."""
-        ...
-
-    def begin_stop(self) -> None:
-        """Ask the engine thread to end at the next step boundary; returns at once. Whoever still
-        generates is told ServiceUnavailable."""
-        ...
-
-    def give_up(self) -> None:
-        """Its thread hangs: count it as dead and tell everybody who waits for it, at once."""
-        ...
-
-    async def stop(self) -> None:
-        """As `begin_stop`, and wait until the thread has ended and the model is freed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RuntimeStatistics:
     """What is held right now; all of it is back to nothing when nobody generates."""
@@ -161,14 +122,6 @@ class RuntimeStatistics:
     admission: AdmissionStatistics
     sessions: SessionStatistics
     ledger: LedgerStatistics
-
-
-class EngineLoader(Protocol):
-    """Loads the model and starts its engine; never blocks the event loop."""
-
-    async def load(self, admit: Callable[[int], AdmissionController]) -> Engine:
-        """`admit` makes the admission for a pool of that many KV cells."""
-        ...
 
 
 Probe = Callable[[], Awaitable[bool]]
@@ -203,15 +156,18 @@ class Runtime:
         self._broker_probe = broker_probe
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
+        prompt_pool = PromptPool(self._prompt_pool, num_threads=PROMPT_THREADS)
         self._constraints = ConstraintDesk(allows_gbnf=settings.allows_gbnf)
         self._generation = GenerationService(
             catalog=self.catalog,
-            prompt_pool=self._prompt_pool,
-            num_prompt_threads=PROMPT_THREADS,
+            prompt_pool=prompt_pool,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
             chat_defaults=settings.chat_defaults,
+        )
+        self._tokenization = TokenizationService(
+            catalog=self.catalog, prompt_pool=prompt_pool, chat_defaults=settings.chat_defaults
         )
         self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
@@ -228,8 +184,9 @@ class Runtime:
         try:
             self.engine = await self._loader.load(self._make_admission)
             description, tokenizer = self.engine.description, self.engine.tokenizer
-            prompts = PromptBuilder(tokenizer, description, policy=self.settings.prompt_policy)
-        except ModelLoadError as problem:
+            policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
+            prompts = PromptBuilder(tokenizer, description, policy=policy)
+        except (ModelLoadError, UnusableTemplate) as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the engine could not be started: %s", problem)
             self._cause = str(problem)
@@ -239,10 +196,10 @@ class Runtime:
             _log.exception("the engine could not be started")
             self.state = RuntimeState.FAILED
             return
-        limits, engine = self.settings.media_limits, self.engine
-        media = MediaDesk(engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
+        limits = self.settings.media_limits
+        media = MediaDesk(self.engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
         self.catalog.add(
-            ServedModel(description, tokenizer, prompts, engine.backend, engine.constraints, media)
+            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints, media)
         )
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
@@ -303,6 +260,12 @@ class Runtime:
         self.check_ready()
         return self._generation
 
+    @property
+    def tokenization(self) -> TokenizationService:
+        """Raises ServiceUnavailable while no model is there."""
+        self.check_ready()
+        return self._tokenization
+
     def check_ready(self) -> None:
         """Raises ServiceUnavailable while nothing can be generated."""
         if self.state is not RuntimeState.READY:
@@ -312,10 +275,13 @@ class Runtime:
 
     async def parse(self, parse: BodyParser[T], body: bytes) -> T:
         """A validated request. Large bodies are read on the pool: the loop has others to serve."""
-        strict = self.settings.strict_fields
-        if len(body) <= MAX_BODY_BYTES_ON_LOOP:
-            return parse(body, strict_fields=strict)
-        work = partial(parse, body, strict_fields=strict)
+        work = partial(parse, body, strict_fields=self.settings.strict_fields)
+        return await self.off_loop(work, num_bytes=len(body))
+
+    async def off_loop(self, work: Callable[[], T], *, num_bytes: int) -> T:
+        """The result of reading or writing so much JSON: at once, or on the pool where it would take long."""
+        if num_bytes <= MAX_BODY_BYTES_ON_LOOP:
+            return work()
         return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
 
     def lifecycle(self, identity: RequestIdentity) -> RequestLifecycle:
@@ -330,7 +296,20 @@ class Runtime:
             fingerprint=model.fingerprint,
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
+            offers_tools=bool(request.tool_use.callable_tools),
         )
+
+    def response_rendering(self, request: ResponseRequest, *, is_stored: bool) -> ResponseRendering:
+        model = self.catalog.model(request.model).description
+        members = response_members(
+            request,
+            id=new_response_id(),
+            created=int(self._clock.unix_time()),
+            model=model.id,
+            sampling=request.sampling.resolve(model.sampling_defaults),
+            is_stored=is_stored,
+        )
+        return ResponseRendering(members=members, now=self._clock.unix_time)
 
     def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
         model = self.catalog.model(request.model).description

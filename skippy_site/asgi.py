@@ -34,11 +34,11 @@ from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.ledger.database_calls import in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
+from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
-from inference.prompting.prompt import PromptPolicy  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
@@ -100,10 +100,7 @@ def make_runtime(
             chat_defaults=environment.chat_defaults,
             media_limits=environment.media_limits,
             media_hosts=environment.allowed_media_hosts,
-            prompt_policy=PromptPolicy(
-                allows_request_templates=environment.chat_template_requests,
-                forces_tool_emulation=environment.force_tool_emulation,
-            ),
+            prompt_policy=environment.prompt_policy,
         ),
         loader=LocalEngineLoader(
             model_path,
@@ -115,7 +112,9 @@ def make_runtime(
         recorder=make_recorder(watching),
         ledger=ledger,
         answer_keeping=AnswerKeeping(
-            DatabaseNamedRequests(), DatabaseKeptTexts(timedelta(days=environment.text_retention_days))
+            DatabaseNamedRequests(),
+            DatabaseKeptTexts(timedelta(days=environment.text_retention_days)),
+            DatabaseKeptResponses(),
         ),
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.openai.template_fields import RESERVED_KWARGS
+from inference.prompting.prompt import PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from skippy_site.watching_settings import WatchingSettings, parts_of
 
@@ -25,6 +27,9 @@ class ChatSettings(WatchingSettings, frozen=True, kw_only=True):
     ] = ""
     chat_prefill: Annotated[
         str, Meta(max_length=100_000, description="how answers begin, where no request has begun its own")
+    ] = ""
+    chat_template_file: Annotated[
+        str, Meta(description="a Jinja file to use instead of the model's own chat templates")
     ] = ""
     chat_template_kwargs: Annotated[
         str, Meta(description="variables for chat templates, as a JSON object; requests may override them")
@@ -70,12 +75,23 @@ class ChatSettings(WatchingSettings, frozen=True, kw_only=True):
 
     def check_chat(self) -> None:
         """Raises ValueError with one line that names the variable at fault."""
+        self._template_source()
         for variable, names in (
             ("SKIPPY_CHAT_TEMPLATE_KWARGS", frozenset(self._template_variables())),
             ("SKIPPY_CHAT_TEMPLATE_LOCKED", self._locked_names()),
         ):
             for name in sorted(names & RESERVED_KWARGS):
                 raise ValueError(f"{variable}: {name} is set by the service")
+
+    def _template_source(self) -> str | None:
+        if not self.chat_template_file:
+            return None
+        try:
+            return Path(self.chat_template_file).read_text("utf-8")
+        except (OSError, ValueError):
+            raise ValueError(
+                f"SKIPPY_CHAT_TEMPLATE_FILE: {self.chat_template_file!r} is no text file that can be read"
+            ) from None
 
     def _template_variables(self) -> Mapping[str, Any]:
         if not self.chat_template_kwargs:
@@ -90,6 +106,15 @@ class ChatSettings(WatchingSettings, frozen=True, kw_only=True):
 
     def _locked_names(self) -> frozenset[str]:
         return frozenset(parts_of(self.chat_template_locked))
+
+    @property
+    def prompt_policy(self) -> PromptPolicy:
+        """Whose templates are used, and what for."""
+        return PromptPolicy(
+            template_source=self._template_source(),
+            allows_request_templates=self.chat_template_requests,
+            forces_tool_emulation=self.force_tool_emulation,
+        )
 
     @property
     def chat_defaults(self) -> ChatDefaults:

@@ -89,6 +89,8 @@ PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.KeyHolder",
     "accounts.account_data.AccountHolder",
     "accounts.account_data.HistoryHolder",
+    "inference.usage.personal_data.EventHolder",
+    "inference.alerts.personal_data.AlertHolder",
     "inference.ledger.personal_data.RecordHolder",
     "inference.ledger.personal_data.TextHolder",
     "inference.ledger.personal_data.IdempotentRequestHolder",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from inference.domain.errors import Conflict, InvalidRequest, ServiceUnavailable
-from inference.domain.kept_answers import KeptText, NamedRequest, SentAnswer
+from inference.domain.errors import Conflict, InvalidRequest, NotFound, ServiceUnavailable
+from inference.domain.kept_answers import KeptResponse, KeptText, NamedRequest, SentAnswer
 
 
 class MemoryKeeping:
-    """Implements NamedRequests and KeptTexts of domain.kept_answers."""
+    """Implements NamedRequests, KeptTexts and KeptResponses of domain.kept_answers."""
 
     def __init__(self) -> None:
         self.running: dict[tuple[int, bytes], NamedRequest] = {}
@@ -42,6 +42,27 @@ class MemoryKeeping:
     async def keep(self, text: KeptText) -> None:
         self._check()
         self.texts.append(text)
+
+    async def conversation(self, *, response_id: str, key_id: int) -> list[KeptResponse]:
+        kept = [await self.response(response_id=response_id, key_id=key_id)]
+        while kept[0].stored.previous_id:
+            kept.insert(0, await self.response(response_id=kept[0].stored.previous_id, key_id=key_id))
+        return kept
+
+    async def response(self, *, response_id: str, key_id: int) -> KeptResponse:
+        text = self._text(response_id, key_id)
+        assert text.stored is not None
+        return KeptResponse(text.stored, text.request)
+
+    async def forget(self, *, response_id: str, key_id: int) -> None:
+        self.texts.remove(self._text(response_id, key_id))
+
+    def _text(self, response_id: str, key_id: int) -> KeptText:
+        self._check()
+        for text in self.texts:
+            if text.stored is not None and (text.stored.id, text.key_id) == (response_id, key_id):
+                return text
+        raise NotFound(f"Response with id '{response_id}' not found.")
 
     def _check(self) -> None:
         if self.is_away:

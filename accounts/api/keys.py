@@ -37,7 +37,7 @@ from accounts.models import ApiKey
 from accounts.scopes import Scope, grantable_scopes, scopes_sorted
 from accounts.self_service import own_key_create
 
-_OWN_OR_ALL = frozenset({Scope.KEYS_OWN, Scope.KEYS})
+OWN_OR_ALL = frozenset({Scope.KEYS_OWN, Scope.KEYS})
 _ALL = frozenset({Scope.KEYS})
 # What a user says of a key that he makes for himself, and of one that he has.
 _OWN_MAKING = frozenset({"user_id", "name", "expires_at", "scopes", "limits"})
@@ -50,7 +50,7 @@ def visible_keys(caller: ApiCaller) -> QuerySet[ApiKey]:
 
 
 class ApiKeysView(ManagementView):
-    scopes: ClassVar = {"GET": _OWN_OR_ALL, "POST": _OWN_OR_ALL}
+    scopes: ClassVar = {"GET": OWN_OR_ALL, "POST": OWN_OR_ALL}
 
     @extend_schema(
         operation_id="listKeys",
@@ -115,7 +115,7 @@ class ApiKeysView(ManagementView):
 
 
 class ApiKeyView(ManagementView):
-    scopes: ClassVar = {"GET": _OWN_OR_ALL, "PATCH": _OWN_OR_ALL, "DELETE": _OWN_OR_ALL}
+    scopes: ClassVar = {"GET": OWN_OR_ALL, "PATCH": OWN_OR_ALL, "DELETE": OWN_OR_ALL}
 
     @extend_schema(operation_id="getKey", tags=["keys"], summary="One key", responses=ApiKeySerializer)
     def get(self, request: Request, key_id: int) -> Response:

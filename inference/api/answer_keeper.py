@@ -9,7 +9,8 @@ import logging
 
 from accounts.contracts import Principal
 from inference.domain.errors import ServiceUnavailable
-from inference.domain.kept_answers import AnswerKeeping, KeptText, NamedRequest, SentAnswer
+from inference.domain.kept_answers import AnswerKeeping, KeptText, NamedRequest, SentAnswer, StoredResponse
+from inference.domain.message_deltas import AssistantMessage, MessageBuilder, MessageDelta
 from inference.streaming.lifecycle import RequestLifecycle
 
 _log = logging.getLogger(__name__)
@@ -25,17 +26,20 @@ class AnswerKeeper:
         *,
         named: NamedRequest | None,
         principal: Principal,
+        keeps_text: bool,
         lifecycle: RequestLifecycle,
         body: bytes,
     ) -> None:
+        """`keeps_text`: what is asked and answered is kept."""
         self._keeping = keeping
         self._named = named
         self._principal = principal
         self._lifecycle = lifecycle
         self._body = body
-        self._keeps_text = principal.keeps_text
-        self._keeps_frames = principal.keeps_text and named is not None
-        self._texts: list[str] = []
+        self._keeps_text = keeps_text
+        self._keeps_frames = keeps_text and named is not None
+        self._stored: StoredResponse | None = None
+        self._deltas: list[MessageDelta] = []
         self._frames: list[bytes] = []
         self._is_begun = False
         self._is_complete = False
@@ -54,16 +58,18 @@ class AnswerKeeper:
         self._is_begun = earlier is None
         return earlier
 
-    def add(self, frame: bytes, text: str = "") -> None:
-        """A part of the answer, as it is sent and as it reads."""
+    def add(self, frame: bytes, *deltas: MessageDelta) -> None:
+        """A part of the answer, as it is sent and as it was made."""
         if self._keeps_frames:
             self._frames.append(frame)
-        if self._keeps_text and text:
-            self._texts.append(text)
+        if self._keeps_text:
+            self._deltas += deltas
 
-    def complete(self) -> None:
-        """The request is recorded as completed, so it must not run again."""
+    def complete(self, stored: StoredResponse | None = None) -> None:
+        """The request is recorded as completed, so it must not run again. `stored` is what is kept of it
+        where it is a response that can be asked for again."""
         self._is_complete = True
+        self._stored = stored
 
     async def end(self, content_type: str = "") -> None:
         """Keep what is to be kept of a complete answer, and give the name of another one back. A database
@@ -86,11 +92,20 @@ class AnswerKeeper:
         return SentAnswer(200, content_type, b"".join(self._frames)) if self._keeps_frames else None
 
     def _text(self) -> KeptText:
+        stored = self._stored
+        answer = _as_text(MessageBuilder(self._deltas).message()) if stored is None else stored.object
         return KeptText(
             record_id=self._lifecycle.record_id,
             created_at=self._lifecycle.created_at,
             user_id=self._principal.user_id,
             key_id=self._principal.key_id,
             request=self._body.decode("utf-8", "replace"),
-            answer="".join(self._texts),
+            answer=answer,
+            stored=stored,
         )
+
+
+def _as_text(message: AssistantMessage) -> str:
+    """What was said, then a line for each call. The model's thinking is not kept."""
+    calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+    return "\n".join([*([] if message.content is None else [message.content]), *calls])

@@ -1,16 +1,17 @@
-"""From an Authorization header to a principal, or to the 401 that says as little as is useful."""
+"""From an Authorization or x-api-key header to a principal, or to the 401 that says little and enough."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from accounts.contracts import AccountsUnavailable, KeyLookup, KeyState, Principal
-from accounts.keys import read_bearer_of
+from accounts.keys import read_key_of
 from accounts.refusals import KEY_REFUSALS, NO_KEY
 from inference.domain.errors import AuthenticationFailed, ServiceUnavailable
 
 Headers = Sequence[tuple[bytes, bytes]]
 LookUp = Callable[[str], Awaitable[KeyLookup]]
+_CREDENTIALS = (b"authorization", b"x-api-key")
 
 
 class Authenticator:
@@ -30,9 +31,9 @@ class Authenticator:
 
     async def authenticate(self, headers: Headers) -> Principal:
         """Raises AuthenticationFailed, or ServiceUnavailable where nobody can say (database away)."""
-        key = read_bearer_of(headers)
+        key = read_key_of(headers)
         if key is None:
-            has_header = any(name == b"authorization" for name, _ in headers)
+            has_header = any(name in _CREDENTIALS for name, _ in headers)
             self._note_refusal(AuthenticationFailed.default_code)
             raise AuthenticationFailed(KEY_REFUSALS[KeyState.UNKNOWN].message if has_header else NO_KEY)
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from inference.api.generating import GeneratingConsumer, Question
+from inference.api.generating import GeneratingConsumer
 from inference.api.http import HttpRequest
+from inference.api.question import Question
 from inference.openai.protocol import ChatRequest
 from inference.openai.validation import parse_chat_request
 from inference.services.caller import Caller
@@ -20,8 +21,7 @@ class ChatCompletionsConsumer(GeneratingConsumer):
         return await self._runtime.parse(parse_chat_request, request.body)
 
     def question(self, request: ChatRequest) -> Question:
-        rendering = self._runtime.chat_rendering(request)
-        return Question(request, rendering, first_chunk=rendering.role_chunk())
+        return Question(request, self._runtime.chat_rendering(request))
 
     async def start(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from inference.api.generating import GeneratingConsumer, Question
+from inference.api.generating import GeneratingConsumer
 from inference.api.http import HttpRequest
+from inference.api.question import Question
 from inference.openai.protocol import CompletionRequest
 from inference.openai.validation import parse_completion_request
 from inference.services.caller import Caller

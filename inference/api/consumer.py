@@ -16,6 +16,7 @@ from channels.consumer import AsyncConsumer
 from accounts.contracts import Principal
 from accounts.limits.contracts import LimitDesk
 from accounts.scopes import Scope
+from inference.anthropic.errors import dialect_of
 from inference.api.authentication import Authenticator
 from inference.api.http import HttpRequest, HttpResponder
 from inference.domain.errors import (
@@ -60,7 +61,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self.limit_gate: LimitGate | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.respond = HttpResponder(send, request_id(_header(scope, HEADER)))
+        self.respond = HttpResponder(send, request_id(_header(scope, HEADER)), dialect_of(scope["path"]))
         current_request_id.set(self.respond.request_id)
         self.scope = scope
         listening = asyncio.ensure_future(self._listen(receive))

@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from accounts.contracts import Principal
-from accounts.keys import without_keys
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
+from inference.api.question import FrameWriter, Question, Rendering
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
-from inference.domain.events import FinishReason, Usage
 from inference.domain.kept_answers import NamedRequest, SentAnswer
-from inference.domain.logprobs import AnswerPart
+from inference.domain.logprobs import ScoredToken
+from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
-from inference.domain.timings import Timings
-from inference.openai.errors import Header
 from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
-from inference.openai.sse import DONE, frame
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
@@ -44,58 +40,6 @@ WRITER_EXTENSION = "skippy.writer"
 # A named request whose end nobody has noted is taken for dead so long after its time limit.
 LEASE_MARGIN_S = 60.0
 MAX_LEASE_S = 86_400.0
-
-
-class Rendering(Protocol):
-    """How an endpoint writes an answer: JSON chunks for a stream, one body for a whole answer."""
-
-    def text_chunk(self, part: AnswerPart) -> bytes: ...
-
-    def text_frame(self, text: str) -> bytes:
-        """`text_chunk` of a part without tokens, as an event of a stream."""
-        ...
-
-    def finish_chunk(self, reason: FinishReason) -> bytes: ...
-
-    def usage_chunk(self, usage: Usage, timings: Timings) -> bytes: ...
-
-    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A validated request and how its answer is written. `first_chunk` precedes all text of a stream."""
-
-    request: OutputRequest
-    rendering: Rendering
-    first_chunk: bytes | None = None
-
-    @property
-    def headers(self) -> tuple[Header, ...]:
-        """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
-        names = self.request.ignored_parameters
-        return (
-            ((b"x-ignored-parameters", without_keys(", ".join(names)).encode("ascii", "replace")),)
-            if names
-            else ()
-        )
-
-
-class FrameWriter:
-    """Text as frames, written the moment that it is there."""
-
-    __slots__ = ("_channel", "_rendering")
-
-    def __init__(self, rendering: Rendering, channel: EventChannel) -> None:
-        self._rendering = rendering
-        self._channel = channel
-
-    @property
-    def is_writable(self) -> bool:
-        return self._channel.is_writable
-
-    def write_text(self, text: str) -> None:
-        self._channel.write(self._rendering.text_frame(text))
 
 
 class GeneratingConsumer(ApiConsumer):
@@ -122,6 +66,10 @@ class GeneratingConsumer(ApiConsumer):
     async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
         """Wait until the request has its lane."""
         raise NotImplementedError
+
+    def keeps_text(self, request: Any, principal: Principal) -> bool:
+        """Whether what is asked and answered is kept; only a key that keeps text may say so."""
+        return principal.keeps_text
 
     # -- from the first byte to the record --------------------------------------------------------
 
@@ -211,7 +159,7 @@ class GeneratingConsumer(ApiConsumer):
             metadata=asked.metadata,
         )
         limit_s = self._runtime.settings.time_limits.of_request(asked.timeout_s)
-        keeper = self._make_keeper(request, principal, lifecycle, limit_s=limit_s)
+        keeper = self._make_keeper(request, asked, principal, lifecycle, limit_s=limit_s)
         earlier = await keeper.begin()
         if earlier is not None:
             await self._repeat(earlier, lifecycle)
@@ -235,6 +183,7 @@ class GeneratingConsumer(ApiConsumer):
     def _make_keeper(
         self,
         request: HttpRequest,
+        asked: OutputRequest,
         principal: Principal,
         lifecycle: RequestLifecycle,
         *,
@@ -257,6 +206,7 @@ class GeneratingConsumer(ApiConsumer):
             self._runtime.answer_keeping,
             named=named,
             principal=principal,
+            keeps_text=self.keeps_text(asked, principal),
             lifecycle=lifecycle,
             body=request.body,
         )
@@ -290,6 +240,8 @@ class GeneratingConsumer(ApiConsumer):
         self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle, keeper: AnswerKeeper
     ) -> None:
         question = self.question(asked)
+        if question.rendering.error_event is not None:
+            self.respond.error_event = question.rendering.error_event
         if asked.is_stream:
             self._keep_alive(question)
         stream = await self.start(asked, caller, lifecycle)
@@ -317,28 +269,27 @@ class GeneratingConsumer(ApiConsumer):
         rendering = question.rendering
         if not self.respond.is_begun:
             await self.respond.begin_stream(headers=question.headers)
-        if question.first_chunk is not None:
-            first = frame(question.first_chunk)
+        first = rendering.begin(stream.usage_so_far)
+        if first:
             keeper.add(first)
             await self.respond.frame(first)
         if not keeper.is_keeping:
             stream.write_at_once(FrameWriter(rendering, self._channel))
-        async for part in stream.text():
-            chunk = frame(rendering.text_chunk(part))
-            keeper.add(chunk, part.text)
-            await self.respond.frame(chunk)
+        async for part in stream.parts():
+            frames = _frames(rendering, part)
+            keeper.add(frames, *part.deltas)
+            if frames:
+                await self.respond.frame(frames)
         result, began_ts = stream.result, time.monotonic()
-        last = frame(rendering.finish_chunk(result.reason))
-        if question.request.wants_usage:
-            last += frame(rendering.usage_chunk(result.usage, result.timings))
+        last, conclusion = rendering.end(result), rendering.conclude()
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
-        keeper.add(last + DONE)
-        self._complete(stream, lifecycle, keeper)
+        keeper.add(last + conclusion)
+        self._complete(question, stream, lifecycle, keeper)
         # What the client needs is there at once; only the last word says that it is also recorded.
         await self.respond.frame(last)
         await lifecycle.recorded()
         await keeper.end(STREAM_TYPE.decode())
-        await self.respond.end_stream()
+        await self.respond.end_stream(conclusion)
 
     async def _whole(
         self,
@@ -347,15 +298,17 @@ class GeneratingConsumer(ApiConsumer):
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
     ) -> None:
-        parts = [part async for part in stream.text()]
-        whole = AnswerPart(
-            "".join([part.text for part in parts]), tuple([token for part in parts for token in part.tokens])
-        )
+        deltas: list[MessageDelta] = []
+        tokens: list[ScoredToken] = []
+        async for part in stream.parts():
+            deltas += part.deltas
+            tokens += part.tokens
         result, began_ts = stream.result, time.monotonic()
-        body = question.rendering.whole(whole, result.reason, result.usage, result.timings)
+        message = MessageBuilder(deltas).message()
+        body = question.rendering.whole(Answer(message, tuple(tokens), tuple(deltas)), result)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
-        keeper.add(body, whole.text)
-        self._complete(stream, lifecycle, keeper)
+        keeper.add(body, *deltas)
+        self._complete(question, stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
         await self.respond.json(body, headers=question.headers)
@@ -366,9 +319,17 @@ class GeneratingConsumer(ApiConsumer):
         elapsed_s = time.monotonic() - began_ts
         lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
-    def _complete(self, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper) -> None:
+    def _complete(
+        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+    ) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
         lifecycle.complete(stream.result.reason)
-        keeper.complete()
+        keeper.complete(None if question.stored is None else question.stored())
+
+
+def _frames(rendering: Rendering, part: AnswerPart) -> bytes:
+    """The part's tokens go out with its first delta; without one, with text that is empty so far."""
+    first, *others = part.deltas or (ContentDelta(""),)
+    return rendering.delta(first, part.tokens) + b"".join([rendering.delta(delta) for delta in others])

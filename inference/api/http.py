@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from accounts.keys import without_keys
 from inference.domain.errors import SkippyError
-from inference.openai.errors import Header, error_response
-from inference.openai.sse import CONTENT_TYPE, DONE, KEEP_ALIVE, error_frame
+from inference.openai.dialect import OPENAI, Dialect
+from inference.openai.errors import Header
+from inference.openai.sse import CONTENT_TYPE, KEEP_ALIVE
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 MAX_SHOWN_PATH = 200
@@ -43,15 +46,25 @@ class HttpRequest:
         return shown if len(self.path) <= MAX_SHOWN_PATH else shown + "…"
 
 
+def ignored_headers(names: tuple[str, ...]) -> tuple[Header, ...]:
+    """`x-ignored-parameters` names the body fields that nobody defines, so that a slip shows."""
+    if not names:
+        return ()
+    return ((b"x-ignored-parameters", without_keys(", ".join(names)).encode("ascii", "replace")),)
+
+
 class HttpResponder:
     """Writes one answer: whole, or a stream of frames. Every answer carries x-request-id.
 
-    Once a stream has begun, errors are in-band frames, and `[DONE]` ends it on every path.
+    Once a stream has begun, errors are in-band events, which end it.
     """
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, dialect: Dialect = OPENAI) -> None:
         self._send = send
+        self._dialect = dialect
         self.request_id = request_id
+        self.error_event: Callable[[SkippyError], bytes] = partial(dialect.error_event, request_id=request_id)
+        """How a stream tells of its failure and ends; a rendering that knows better may set it."""
         self.is_begun = False
         self._is_beginning = False
         self.is_ended = False
@@ -142,10 +155,10 @@ class HttpResponder:
             await self.begin_stream(headers=headers)
         await self.frame(KEEP_ALIVE)
 
-    async def end_stream(self, last: bytes = b"") -> None:
-        """Send `last` and `[DONE]`, and close."""
+    async def end_stream(self, last: bytes) -> None:
+        """Send `last`, and close."""
         self.is_ended = True
-        await self._send({"type": "http.response.body", "body": last + DONE, "more_body": False})
+        await self._send({"type": "http.response.body", "body": last, "more_body": False})
         self.is_delivered = True
 
     async def error(self, error: SkippyError, *, allow: tuple[str, ...] = ()) -> None:
@@ -153,7 +166,7 @@ class HttpResponder:
         if self.is_ended:
             return
         if self.is_begun:
-            await self.end_stream(error_frame(error))
+            await self.end_stream(self.error_event(error))
             return
-        answer = error_response(error, allow=allow)
+        answer = self._dialect.error_response(error, request_id=self.request_id, allow=allow)
         await self.whole(answer.status, answer.headers, answer.body)

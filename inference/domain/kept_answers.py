@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -32,8 +33,19 @@ class SentAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """An answer of the Responses API that can be asked for again, and gone on from: its id, that of the
+    response that it went on from ("": none), and the response object as JSON."""
+
+    id: str
+    previous_id: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeptText:
-    """What was asked and answered, for a key that keeps it."""
+    """What was asked and answered, for a key that keeps it. The answer of a `stored` response is its
+    object."""
 
     record_id: UUID
     created_at: datetime
@@ -41,6 +53,19 @@ class KeptText:
     key_id: int
     request: str
     answer: str
+    stored: StoredResponse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResponse:
+    """A stored response with the body of the request that it answered."""
+
+    stored: StoredResponse
+    request: str
+
+    @property
+    def num_chars(self) -> int:
+        return len(self.stored.object) + len(self.request)
 
 
 class NamedRequests(Protocol):
@@ -67,9 +92,26 @@ class KeptTexts(Protocol):
         ...
 
 
+class KeptResponses(Protocol):
+    """Stored responses, each for the key alone that it was made with. All methods raise NotFound where
+    there is no such response for the key, and ServiceUnavailable where the database cannot be asked."""
+
+    async def conversation(self, *, response_id: str, key_id: int) -> Sequence[KeptResponse]:
+        """The response and all that it went on from, the first one first. Raises ContextLengthExceeded
+        where they are more than anything could be made of."""
+        ...
+
+    async def response(self, *, response_id: str, key_id: int) -> KeptResponse: ...
+
+    async def forget(self, *, response_id: str, key_id: int) -> None:
+        """Delete it, with what was asked. What goes on from it loses its beginning."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerKeeping:
     """Where answers are kept."""
 
     names: NamedRequests
     texts: KeptTexts
+    responses: KeptResponses

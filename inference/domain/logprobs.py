@@ -40,11 +40,3 @@ class ScoredToken:
     logprob: float
     offset: int
     top: tuple[LikelyToken, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerPart:
-    """The next piece of an answer; `tokens` are those that it consists of, where they were asked for."""
-
-    text: str
-    tokens: tuple[ScoredToken, ...] = ()

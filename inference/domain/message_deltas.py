@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from inference.domain.logprobs import ScoredToken
 from inference.domain.tools import ToolCall
 
 
@@ -54,6 +55,60 @@ class AssistantMessage:
     content: str | None = None
     reasoning: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPart:
+    """The next piece of an answer. `tokens` are those that were read for it, where they were asked for:
+    of an answer in which nothing is parsed exactly those of the text, otherwise also those of markup.
+    Either may be empty, not both."""
+
+    deltas: tuple[MessageDelta, ...]
+    tokens: tuple[ScoredToken, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, as the parts of a stream add up to it. `deltas` are what `message` was made of, for
+    wires that keep their order."""
+
+    message: AssistantMessage
+    tokens: tuple[ScoredToken, ...] = ()
+    deltas: tuple[MessageDelta, ...] = ()
+
+
+class MessageBuilder:
+    """Adds up deltas. Linear: the pieces are joined once, by `message`."""
+
+    def __init__(self, deltas: Iterable[MessageDelta] = ()) -> None:
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[tuple[ToolCallBegin, list[str]]] = []
+        for delta in deltas:
+            self.add(delta)
+
+    def add(self, delta: MessageDelta) -> None:
+        match delta:
+            case ContentDelta(text):
+                self._content.append(text)
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+            case ToolCallBegin():
+                self._calls.append((delta, []))
+            case ToolCallArguments(index, text):
+                self._calls[index][1].append(text)
+            case ToolCallEnd():
+                pass
+
+    def message(self) -> AssistantMessage:
+        """An incomplete call is in it as far as it came, as it is in a stream."""
+        return AssistantMessage(
+            content="".join(self._content) or None,
+            reasoning="".join(self._reasoning) or None,
+            tool_calls=tuple(
+                [ToolCall(begin.id, begin.name, "".join(arguments)) for begin, arguments in self._calls]
+            ),
+        )
 
 
 class MessageParser(Protocol):

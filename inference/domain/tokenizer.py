@@ -15,6 +15,10 @@ class Tokenizer(Protocol):
     add nothing to the text, by id.
     """
 
+    def __hash__(self) -> int:
+        """It is itself and no other: what is worked out for a vocabulary is kept by it."""
+        ...
+
     @property
     def pieces(self) -> Sequence[bytes]: ...
 

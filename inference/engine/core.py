@@ -204,7 +204,8 @@ class EngineCore:
             chunk.sequence.advance(chunk.num_tokens)
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._counters.num_prefill_tokens += chunk.num_tokens
-        events, end_token_ids, all_logprobs = self._events, self._end_token_ids, result.logprobs
+        events, end_token_ids = self._events, self._end_token_ids
+        all_logprobs, all_forced = result.logprobs, result.forced
         for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
             if token_id in end_token_ids:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
@@ -217,7 +218,12 @@ class EngineCore:
             if sequence.watch is not None:
                 self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
             logprobs = (all_logprobs[index],) if index in all_logprobs else ()
-            events.append((sequence.sink, TokenBatch((token_id,), now_ts, logprobs)))
+            token_ids: tuple[int, ...] = (token_id,)
+            if index in all_forced:
+                token_ids += all_forced[index]
+                num_generated = sequence.append_forced(all_forced[index])
+                self._counters.num_generated_tokens += len(all_forced[index])
+            events.append((sequence.sink, TokenBatch(token_ids, now_ts, logprobs)))
             if index in result.ended:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
             elif num_generated >= sequence.max_tokens:

@@ -34,10 +34,10 @@ class LocalEngine:
         self,
         description: ModelDescription,
         tokenizer: Tokenizer,
+        *,
         constraints: LlamaConstraintCompiler,
         thread: EngineThread,
         client: EngineClient,
-        *,
         projector: MediaProjector | None = None,
     ) -> None:
         self.description = description
@@ -94,6 +94,7 @@ class LocalEngineLoader:
         from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
+        constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
         projector: MediaProjector | None = None
         if self._projector_path is not None:
             try:
@@ -104,12 +105,18 @@ class LocalEngineLoader:
         description = model.description(self._model_id)
         if projector is not None:
             description = replace(description, media_kinds=projector.kinds)
-        constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
         admission = admit(self._config.num_cells)
         thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
         client = EngineClient(thread, admission)
         await client.start()
-        return LocalEngine(description, model.tokenizer, constraints, thread, client, projector=projector)
+        return LocalEngine(
+            description,
+            model.tokenizer,
+            constraints=constraints,
+            thread=thread,
+            client=client,
+            projector=projector,
+        )
 
     def _load_projector(self, model: LlamaModel) -> MediaProjector:
         from inference.engine.llama import LlamaProjector

@@ -135,7 +135,8 @@ class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
     `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch. `ended`
-    has i where the answer is complete with that token: its constraint lets nothing follow.
+    has i where the answer is complete with that: its constraint lets nothing follow. `forced[i]` are
+    tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
     `compute_s` of the time were in the model, the rest went to drawing.
     """
 
@@ -144,6 +145,7 @@ class StepResult:
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
     signals: Mapping[int, TokenSignal] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
+    forced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     compute_s: float = 0.0
 
 

@@ -64,8 +64,8 @@ class Sequence:
 
     Its tokens are the prompt and what was generated. `num_computed` of them have their KV in cells;
     a step computes some of the rest, and where that reaches the last token, the next one is drawn.
-    So decoding is just prefill with one token left, and coming back after a preemption is prefill
-    of everything that is known.
+    So decoding is just prefill with one token left, tokens that a constraint forces are a short prefill,
+    and coming back after a preemption is prefill of everything that is known.
     """
 
     __slots__ = (
@@ -257,6 +257,14 @@ class Sequence:
         generated.append(token_id)
         self.state = DECODING
         return len(generated)
+
+    def append_forced(self, token_ids: tuple[int, ...]) -> int:
+        """These alone could follow the token that was drawn: they are computed with it in one go, as a
+        prompt is. Returns how many were generated."""
+        self._require(DECODING)
+        self._generated += token_ids
+        self.state = self._running_state
+        return len(self._generated)
 
     def observe(self, measured: TokenSignal | None, now_ts: float) -> Signals | None:
         """Its last token was drawn as sure as was `measured`: what is to be told of that."""

@@ -33,6 +33,8 @@ def generation_text_create(*, text: KeptText, retention: timedelta) -> None:
                 key_id=text.key_id,
                 request=without_keys(text.request).replace("\0", "\ufffd"),
                 answer=without_keys(text.answer).replace("\0", "\ufffd"),
+                response_id=None if text.stored is None else text.stored.id,
+                previous_response_id="" if text.stored is None else text.stored.previous_id,
             )
         ],
         ignore_conflicts=True,

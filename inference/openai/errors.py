@@ -31,6 +31,11 @@ def error_object(error: SkippyError) -> dict[str, object]:
 def error_response(error: SkippyError, *, allow: tuple[str, ...] = ()) -> WireResponse:
     """The HTTP answer for `error`. `allow` names the methods that a 405 offers instead."""
     body = orjson.dumps(error_object(error))
+    return WireResponse(error.status, error_headers(error, body, allow=allow), body)
+
+
+def error_headers(error: SkippyError, body: bytes, *, allow: tuple[str, ...] = ()) -> tuple[Header, ...]:
+    """The headers of an error, whatever its JSON `body` looks like."""
     headers: list[Header] = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
@@ -43,4 +48,4 @@ def error_response(error: SkippyError, *, allow: tuple[str, ...] = ()) -> WireRe
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed) and allow:
         headers.append((b"allow", ", ".join(allow).encode()))
-    return WireResponse(error.status, tuple(headers), body)
+    return tuple(headers)

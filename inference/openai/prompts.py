@@ -42,9 +42,14 @@ def _token_ids(fields: Fields, values: list[object]) -> tuple[int, ...]:
             param="prompt",
             code="context_length_exceeded",
         )
-    if set(map(type, values)) != {int}:  # `type`, because true is an int too
-        raise fields.fail("prompt", "an array must hold token ids only")
+    return check_token_ids(fields, "prompt", values)
+
+
+def check_token_ids(fields: Fields, name: str, values: list[object]) -> tuple[int, ...]:
+    """Token ids, of which none is negative. Raises InvalidRequest naming the field."""
+    if not set(map(type, values)) <= {int}:  # `type`, because true is an int too
+        raise fields.fail(name, "an array must hold token ids only")
     ids = tuple(value for value in values if isinstance(value, int))
-    if min(ids) < 0:
-        raise fields.fail("prompt", "token ids must not be negative")
+    if ids and min(ids) < 0:
+        raise fields.fail(name, "token ids must not be negative")
     return ids

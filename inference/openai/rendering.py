@@ -4,21 +4,33 @@ A stream writes a chunk for each token of each client; building a dictionary and
 it every time would cost more than the rest of the event loop's work. All chunks of an answer are
 alike but for one string, so everything before and after that string is made once.
 
-Order of a stream: `role_chunk`, `text_chunk`*, `finish_chunk`, and where the client asked for usage
-`usage_chunk`. All return JSON; sse.frame makes events of them.
+Order of a stream: `begin`, `delta`* (or `text_frame`, its quick form for text), `end`. All return whole
+events, ready to be sent; `whole` returns the body of an answer that is not streamed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from inference.domain.events import FinishReason, Usage
-from inference.domain.logprobs import AnswerPart
+from inference.domain.generation_result import GenerationResult
+from inference.domain.logprobs import ScoredToken
+from inference.domain.message_deltas import (
+    Answer,
+    ContentDelta,
+    MessageDelta,
+    ReasoningDelta,
+    ToolCallArguments,
+    ToolCallBegin,
+    ToolCallEnd,
+)
 from inference.domain.timings import Timings
+from inference.domain.tools import ToolCall
 from inference.openai.logprobs import chat_logprobs, completion_logprobs
-from inference.openai.sse import FRAME_BEGIN, FRAME_END
+from inference.openai.sse import DONE, FRAME_BEGIN, FRAME_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ def usage_object(usage: Usage) -> dict[str, object]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 
@@ -73,29 +86,34 @@ class _ChunkForm:
     def __init__(self, head: AnswerHead, kind: str, before: bytes, after: bytes, wants_usage: bool) -> None:
         opening = orjson.dumps(head.members(kind))[:-1]
         ending = b',"usage":null}' if wants_usage else b"}"
-        self._choices = opening + b',"choices":'
+        self._wants_usage = wants_usage
+        self._choices = FRAME_BEGIN + opening + b',"choices":'
         self._before = self._choices + b'[{"index":0,' + before
-        self._after = after + b"}]" + ending
-        self._ending = ending
-        self._frame_before = FRAME_BEGIN + self._before
-        self._frame_after = self._after + FRAME_END
+        self._after = after + b"}]" + ending + FRAME_END
+        self._ending = ending + FRAME_END
 
     def text(self, text: str) -> bytes:
         return self._before + orjson.dumps(text) + self._after
 
-    def text_frame(self, text: str) -> bytes:
-        return self._frame_before + orjson.dumps(text) + self._frame_after
-
     def choice(self, choice: dict[str, object]) -> bytes:
         return self._choices + orjson.dumps([choice]) + self._ending
 
-    def usage(self, usage: Usage, timings: Timings) -> bytes:
-        totals = orjson.dumps({"usage": usage_object(usage), "timings": timings_object(timings)})
-        return self._choices + b"[]," + totals[1:]
+    def usage(self, result: GenerationResult) -> bytes:
+        """The last chunk, where the client asked for it."""
+        if not self._wants_usage:
+            return b""
+        totals = {"usage": usage_object(result.usage), "timings": timings_object(result.timings)}
+        return self._choices + b"[]," + orjson.dumps(totals)[1:] + FRAME_END
 
 
 class ChatRendering:
-    """One chat answer, in the shape of chat.completion or chat.completion.chunk."""
+    """One chat answer, in the shape of chat.completion or chat.completion.chunk.
+
+    `offers_tools`: an answer may be calls alone, so that it has no content until there is some: null,
+    as OpenAI has it. Otherwise content is a string from the beginning.
+    """
+
+    error_event = None
 
     def __init__(
         self,
@@ -106,8 +124,10 @@ class ChatRendering:
         fingerprint: str,
         wants_usage: bool = False,
         wants_logprobs: bool = False,
+        offers_tools: bool = False,
     ) -> None:
         self._wants_logprobs = wants_logprobs
+        self._no_content = None if offers_tools else ""
         self._head = AnswerHead(id, created, model, fingerprint)
         self._chunks = _ChunkForm(
             self._head,
@@ -117,41 +137,75 @@ class ChatRendering:
             wants_usage,
         )
 
-    def role_chunk(self) -> bytes:
+    def begin(self, usage: Usage) -> bytes:
         """The first chunk: it says who speaks, and that the answer has begun."""
-        delta = {"role": "assistant", "content": "", "refusal": None}
-        return self._chunks.choice({"index": 0, "delta": delta, "logprobs": None, "finish_reason": None})
+        return self._chunk({"role": "assistant", "content": self._no_content, "refusal": None})
 
     def text_frame(self, text: str) -> bytes:
-        return self._chunks.text_frame(text)
+        return self._chunks.text(text)
 
-    def text_chunk(self, part: AnswerPart) -> bytes:
-        if not part.tokens:
-            return self._chunks.text(part.text)
-        logprobs = chat_logprobs(part.tokens)
-        return self._chunks.choice(
-            {"index": 0, "delta": {"content": part.text}, "logprobs": logprobs, "finish_reason": None}
-        )
+    def delta(self, delta: MessageDelta, tokens: Sequence[ScoredToken] = ()) -> bytes:
+        match delta:
+            case ContentDelta(text):
+                return self._chunk({"content": text}, tokens) if tokens else self._chunks.text(text)
+            case ReasoningDelta(text):
+                return self._chunk({"reasoning_content": text}, tokens)
+            case ToolCallBegin(index, call_id, name):
+                function = {"name": name, "arguments": ""}
+                call = {"index": index, "id": call_id, "type": "function", "function": function}
+                return self._chunk({"tool_calls": [call]}, tokens)
+            case ToolCallArguments(index, text):
+                call = {"index": index, "function": {"arguments": text}}
+                return self._chunk({"tool_calls": [call]}, tokens)
+            case ToolCallEnd():
+                return self._chunk({}, tokens) if tokens else b""
 
-    def finish_chunk(self, reason: FinishReason) -> bytes:
-        return self._chunks.choice({"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason.value})
+    def end(self, result: GenerationResult) -> bytes:
+        return self._chunk({}, reason=result.reason) + self._chunks.usage(result)
 
-    def usage_chunk(self, usage: Usage, timings: Timings) -> bytes:
-        return self._chunks.usage(usage, timings)
+    def conclude(self) -> bytes:
+        return DONE
 
-    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes:
+    def whole(self, answer: Answer, result: GenerationResult) -> bytes:
         """The body of an answer that is not streamed."""
-        text, logprobs = answer.text, chat_logprobs(answer.tokens) if self._wants_logprobs else None
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": reason.value}
-        return _whole(self._head.members("chat.completion"), choice, usage, timings)
+        said = answer.message
+        message: dict[str, object] = {
+            "role": "assistant",
+            "content": self._no_content if said.content is None else said.content,
+            "refusal": None,
+        }
+        if said.reasoning is not None:
+            message["reasoning_content"] = said.reasoning
+        if said.tool_calls:
+            message["tool_calls"] = [_call_object(call) for call in said.tool_calls]
+        logprobs = chat_logprobs(answer.tokens) if self._wants_logprobs else None
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": result.reason.value}
+        return _whole(self._head.members("chat.completion"), choice, result)
+
+    def _chunk(
+        self,
+        delta: dict[str, object],
+        tokens: Sequence[ScoredToken] = (),
+        reason: FinishReason | None = None,
+    ) -> bytes:
+        return self._chunks.choice(
+            {
+                "index": 0,
+                "delta": delta,
+                "logprobs": chat_logprobs(tokens) if tokens else None,
+                "finish_reason": None if reason is None else reason.value,
+            }
+        )
 
 
 class CompletionRendering:
     """One completion, in the shape of text_completion: chunks and whole answers share it.
 
-    OpenAI's schema knows no open finish reason for chunks; its API and its clients do, as null.
+    Nothing is parsed in a completion, so that all of it is text. OpenAI's schema knows no open finish
+    reason for chunks; its API and its clients do, as null.
     """
+
+    error_event = None
 
     def __init__(
         self,
@@ -169,31 +223,41 @@ class CompletionRendering:
             self._head, "text_completion", b'"text":', b',"logprobs":null,"finish_reason":null', wants_usage
         )
 
+    def begin(self, usage: Usage) -> bytes:
+        """A completion's first chunk has text already."""
+        return b""
+
     def text_frame(self, text: str) -> bytes:
-        return self._chunks.text_frame(text)
+        return self._chunks.text(text)
 
-    def text_chunk(self, part: AnswerPart) -> bytes:
-        if not part.tokens:
-            return self._chunks.text(part.text)
-        logprobs = completion_logprobs(part.tokens)
-        return self._chunks.choice(
-            {"index": 0, "text": part.text, "logprobs": logprobs, "finish_reason": None}
-        )
+    def delta(self, delta: MessageDelta, tokens: Sequence[ScoredToken] = ()) -> bytes:
+        text = delta.text if isinstance(delta, ContentDelta) else ""
+        if not tokens:
+            return self._chunks.text(text)
+        logprobs = completion_logprobs(tokens)
+        return self._chunks.choice({"index": 0, "text": text, "logprobs": logprobs, "finish_reason": None})
 
-    def finish_chunk(self, reason: FinishReason) -> bytes:
-        return self._chunks.choice({"index": 0, "text": "", "logprobs": None, "finish_reason": reason.value})
+    def end(self, result: GenerationResult) -> bytes:
+        choice = {"index": 0, "text": "", "logprobs": None, "finish_reason": result.reason.value}
+        return self._chunks.choice(choice) + self._chunks.usage(result)
 
-    def usage_chunk(self, usage: Usage, timings: Timings) -> bytes:
-        return self._chunks.usage(usage, timings)
+    def conclude(self) -> bytes:
+        return DONE
 
-    def whole(self, answer: AnswerPart, reason: FinishReason, usage: Usage, timings: Timings) -> bytes:
-        text, logprobs = answer.text, completion_logprobs(answer.tokens) if self._wants_logprobs else None
-        choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason.value}
-        return _whole(self._head.members("text_completion"), choice, usage, timings)
+    def whole(self, answer: Answer, result: GenerationResult) -> bytes:
+        text = answer.message.content or ""
+        logprobs = completion_logprobs(answer.tokens) if self._wants_logprobs else None
+        choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": result.reason.value}
+        return _whole(self._head.members("text_completion"), choice, result)
 
 
-def _whole(members: dict[str, object], choice: dict[str, object], usage: Usage, timings: Timings) -> bytes:
+def _call_object(call: ToolCall) -> dict[str, object]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _whole(members: dict[str, object], choice: dict[str, object], result: GenerationResult) -> bytes:
     members["choices"] = [choice]
-    members["usage"] = usage_object(usage)
-    members["timings"] = timings_object(timings)
+    members["usage"] = usage_object(result.usage)
+    members["timings"] = timings_object(result.timings)
     return orjson.dumps(members)

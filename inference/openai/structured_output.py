@@ -32,6 +32,7 @@ MAX_DESCRIPTION_CHARS = 16 * 1024
 MAX_TEXT_CHARS = 1024 * 1024
 MAX_OPTIONS = 65_536
 MAX_TAGS = 512
+TEXT_FORMAT_TYPES = ("text", "json_object", "json_schema")
 FORMAT_TYPES = ("text", "json_object", "json_schema", "structural_tag")
 
 _FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -82,7 +83,26 @@ def _response_format(fields: Fields) -> OutputFormat | None:
     described = inner.mapping("json_schema")
     if described is None:
         raise inner.missing("json_schema")
-    schema_fields = Fields(described, f"{inner.param('json_schema')}.")
+    return _named_schema(Fields(described, f"{inner.param('json_schema')}."))
+
+
+def read_text_format(fields: Fields, name: str = "format") -> OutputFormat | None:
+    """The Responses API's form of `response_format`, in which the schema's name and the schema lie beside
+    the type."""
+    given = fields.mapping(name)
+    if given is None:
+        return None
+    inner = Fields(given, f"{fields.param(name)}.")
+    kind = inner.choice("type", TEXT_FORMAT_TYPES)
+    if kind is None:
+        raise inner.missing("type")
+    if kind == "text":
+        return None
+    return OutputFormat(AnyJson(), fields.param(name)) if kind == "json_object" else _named_schema(inner)
+
+
+def _named_schema(schema_fields: Fields) -> OutputFormat:
+    """`name` and `schema`, which must be there, and what else OpenAI has beside them."""
     name = schema_fields.string("name", max_chars=MAX_FORMAT_NAME_CHARS)
     if name is None:
         raise schema_fields.missing("name")

@@ -8,10 +8,12 @@ within 2 of zero); those of parameters that OpenAI lacks are llama.cpp's.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from typing import Any
 
+from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.reasoning import EFFORTS
 from inference.openai.fields import Fields, kind_of
@@ -59,17 +61,13 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     """
     fields = Fields(parse_object(body))
     ignored: list[str] = []
-    model = _model(fields)
-    messages = parse_messages(fields, ignored)
+    model = read_model(fields)
+    conversation = read_conversation(fields, ignored)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
     check_refused(fields, CHAT_REFUSALS)
-    tool_use = read_tool_use(fields, ignored)
-    kwargs = read_template_kwargs(fields)
-    reasoning = read_reasoning(fields, kwargs, ignored)
-    messages, template = read_template(fields, messages, kwargs)
     wants_raw_text = fields.boolean("skip_chat_parsing") or False
-    shared = _output(
+    shared = read_output(
         fields,
         model=model,
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
@@ -78,25 +76,35 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         strict_fields=strict_fields,
     )
     return ChatRequest(
-        messages=messages,
-        tool_use=tool_use,
-        template=template,
-        reasoning=reasoning,
+        messages=conversation.messages,
+        tool_use=conversation.tool_use,
+        template=conversation.template,
+        reasoning=conversation.reasoning,
         wants_raw_text=wants_raw_text,
-        **_members(shared),
+        **output_members(shared),
     )
+
+
+def read_conversation(fields: Fields, ignored: list[str]) -> Conversation:
+    """All that a chat's prompt is made of: messages, tools, template and thinking."""
+    messages = parse_messages(fields, ignored)
+    tool_use = read_tool_use(fields, ignored)
+    kwargs = read_template_kwargs(fields)
+    reasoning = read_reasoning(fields, kwargs, ignored)
+    messages, template = read_template(fields, messages, kwargs)
+    return Conversation(messages=messages, tool_use=tool_use, template=template, reasoning=reasoning)
 
 
 def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionRequest:
     """Read the body of POST /v1/completions; errors and `strict_fields` as for chat."""
     fields = Fields(parse_object(body))
-    model = _model(fields)
+    model = read_model(fields)
     prompt = parse_prompt(fields)
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
     fields.choice("reasoning_effort", EFFORTS)  # both ask nothing of a completion
     fields.boolean("parallel_tool_calls")
-    shared = _output(
+    shared = read_output(
         fields,
         model=model,
         max_tokens=max_tokens,
@@ -104,10 +112,11 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
         ignored=[],
         strict_fields=strict_fields,
     )
-    return CompletionRequest(prompt=prompt, **_members(shared))
+    return CompletionRequest(prompt=prompt, **output_members(shared))
 
 
-def _model(fields: Fields) -> str:
+def read_model(fields: Fields) -> str:
+    """The field `model`, which must be there."""
     model = fields.string("model", max_chars=MAX_MODEL_CHARS, is_label=True)
     if model is None:
         raise fields.missing("model")
@@ -116,7 +125,7 @@ def _model(fields: Fields) -> str:
     return model
 
 
-def _output(
+def read_output(
     fields: Fields,
     *,
     model: str,
@@ -149,15 +158,19 @@ def _output(
         constraint_param="" if output_format is None else output_format.param,
     )
     ignored.extend(fields.unknown())
-    if not ignored:
-        return request
-    names = tuple(dict.fromkeys(_header_name(name) for name in ignored))
-    if strict_fields:
-        raise InvalidRequest(f"Unknown parameter: '{names[0]}'.", param=names[0], code="unknown_parameter")
-    return replace(request, ignored_parameters=names[:MAX_IGNORED])
+    return replace(request, ignored_parameters=check_ignored(ignored, strict_fields=strict_fields))
 
 
-def _members(shared: OutputRequest) -> dict[str, Any]:
+def check_ignored(names: Sequence[str], *, strict_fields: bool) -> tuple[str, ...]:
+    """Names of fields that nobody defines, as they may stand in a header: each once, and not too many.
+    With `strict_fields` the first of them is refused."""
+    shown = tuple(dict.fromkeys(_header_name(name) for name in names))
+    if shown and strict_fields:
+        raise InvalidRequest(f"Unknown parameter: '{shown[0]}'.", param=shown[0], code="unknown_parameter")
+    return shown[:MAX_IGNORED]
+
+
+def output_members(shared: OutputRequest) -> dict[str, Any]:
     """The inherited fields of a request, to make the whole one from."""
     return {field.name: getattr(shared, field.name) for field in dataclass_fields(OutputRequest)}
 

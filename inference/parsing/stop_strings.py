@@ -22,10 +22,10 @@ class _StopString:
     Each character moves it by at most one up, so that the steps down are paid for: linear.
     """
 
-    __slots__ = ("_fallback", "_text", "num_matched")
+    __slots__ = ("_fallback", "num_matched", "text")
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
         self.num_matched = 0
         # fallback[n]: where to go on when character n does not match.
         fallback = [0] * (len(text) + 1)
@@ -39,11 +39,11 @@ class _StopString:
         self._fallback = fallback
 
     def __len__(self) -> int:
-        return len(self._text)
+        return len(self.text)
 
     def find_end(self, text: str) -> int | None:
         """Read `text`; the position after the character that completes the stop, if one does."""
-        stop, fallback, matched = self._text, self._fallback, self.num_matched
+        stop, fallback, matched = self.text, self._fallback, self.num_matched
         first, size = stop[0], len(stop)
         position, end = 0, len(text)
         while position < end:
@@ -70,7 +70,7 @@ class _StopString:
 class StopStrings:
     """Watches the text of one answer for its stops; sent text never holds a part of one.
 
-    `push` returns what may be sent. After a stop `is_stopped` is True and all later text is
+    `push` returns what may be sent. After a stop (`found`) `is_stopped` is True and all later text is
     dropped. At the end of an answer that met no stop, `flush` returns what was held back.
     """
 
@@ -80,34 +80,42 @@ class StopStrings:
             raise ValueError("a stop string must not be empty")
         self._stops = tuple(_StopString(stop) for stop in stops)
         self._held = ""
-        self.is_stopped = False
+        self.found: str | None = None
+        """The stop that ended the answer."""
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.found is not None
 
     def push(self, text: str) -> str:
-        if self.is_stopped or not text:
+        if self.found is not None or not text:
             return ""
         if not self._stops:
             return text
         first_end: int | None = None
-        longest = 0
+        longest = ""
         for stop in self._stops:
             # A stop that would end behind the first one found cannot win.
             end = stop.find_end(text if first_end is None else text[:first_end])
             if end is None:
                 continue
             if first_end is None or end < first_end:
-                first_end, longest = end, len(stop)
-            else:
-                longest = max(longest, len(stop))
+                first_end, longest = end, stop.text
+            elif len(stop) > len(longest):
+                longest = stop.text
         seen = self._held + text
         if first_end is not None:
-            self.is_stopped = True
+            self.found = longest
             self._held = ""
-            return seen[: len(seen) - len(text) + first_end - longest]
+            return seen[: len(seen) - len(text) + first_end - len(longest)]
         num_held = max(stop.num_matched for stop in self._stops)
         self._held = seen[len(seen) - num_held :]
         return seen[: len(seen) - num_held]
 
     def flush(self) -> str:
-        """The end of the answer: a beginning of a stop that was never completed is just text."""
+        """The end of the text: a beginning of a stop that was never completed is just text. What comes
+        later is another text."""
         held, self._held = self._held, ""
+        for stop in self._stops:
+            stop.num_matched = 0
         return held

@@ -44,6 +44,11 @@ class TextStream:
         return self._stops.is_stopped
 
     @property
+    def found_stop(self) -> str | None:
+        """The stop string that ended the text."""
+        return self._stops.found
+
+    @property
     def is_plain(self) -> bool:
         """Nothing is looked for and nothing tracked: `feed_plain` will do."""
         return not self._has_stops and self._spans is None

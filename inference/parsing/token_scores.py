@@ -34,7 +34,7 @@ class TokenScores:
         return ScoredToken(text, data, known.logprob, span.offset, tuple(top))
 
     def _words(self, token_id: int, data: bytes) -> tuple[str, bytes | None]:
-        if data:
-            return data.decode("utf-8", "replace"), data
         name = self._tokenizer.control_texts.get(token_id)
-        return ("", b"") if name is None else (name, None)
+        if name is not None:
+            return name, None
+        return data.decode("utf-8", "replace"), data

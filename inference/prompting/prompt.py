@@ -56,10 +56,12 @@ def _all(template_source: str) -> bool:
 class PromptPolicy:
     """What an administrator, and the reader of answers, have to say about prompts.
 
+    `template_source` takes the place of all templates of the model's file.
     `reads_tool_calls` tells for a template's source whether calls in the answers to it are understood;
     where they are not, tools are emulated. `forces_tool_emulation`: they are everywhere.
     """
 
+    template_source: str | None = None
     allows_request_templates: bool = False
     forces_tool_emulation: bool = False
     reads_tool_calls: Callable[[str], bool] = _all
@@ -90,6 +92,8 @@ class PromptBuilder:
         could_fit = tokenizer.max_piece_bytes * description.max_request_tokens
         max_chars = max(_MIN_RENDER_CHARS, min(2 * could_fit, _MAX_RENDER_CHARS))
         sources = dict(description.chat_templates)
+        if self._policy.template_source is not None:
+            sources = {"default": self._policy.template_source}
         if not sources and CHATML_CONTROL_TEXTS.issubset(tokenizer.special_texts):
             sources = {"default": CHATML}
         self._templates = TemplateLibrary(
@@ -116,14 +120,17 @@ class PromptBuilder:
         times: PromptTimes | None = None,
         *,
         media: Mapping[str, Sequence[MediaPiece]] | None = None,
+        must_fit: bool = True,
     ) -> ChatPrompt:
         """The prompt of a conversation; `media` is what stands for each of its pictures and sounds, by
         mark. Raises InvalidRequest (the template's objections) and
         ContextLengthExceeded, with param "messages"; InvalidRequest with param "chat_template" where
-        the request's own is at fault. Fills in `times`."""
+        the request's own is at fault. Fills in `times`. Without `must_fit`, only the template's bounds
+        hold, for those who want to know how long it is."""
         parts = [part for message in conversation.messages for part in message.media]
         messages = with_one_system_role(conversation.messages)
-        self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
+        if must_fit:
+            self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
         began_ts = time.monotonic()
         prepared = self._templates.choose(conversation)
         conversation = replace(conversation, messages=messages)
@@ -140,7 +147,8 @@ class PromptBuilder:
         pieces = media or {}
         segments = cut_at_marks(marks.segments(rendered.text), pieces)
         num_bytes = sum(_num_bytes(segment.text) for segment in segments)
-        self.check_size(num_bytes, param="messages")
+        if must_fit:
+            self.check_size(num_bytes, param="messages")
         rendered_ts = time.monotonic()
         places: list[MediaPlace] = []
         ids = self._ids(segments, pieces, places)
@@ -150,7 +158,7 @@ class PromptBuilder:
             times.num_text_bytes = num_bytes
             times.tokenize_s = time.monotonic() - rendered_ts
         return ChatPrompt(
-            token_ids=self._checked(ids, "messages"),
+            token_ids=self._checked(ids, "messages", must_fit=must_fit),
             answer_begin=marks.unmarked(rendered.answer_begin),
             template_source=prepared.source,
             is_emulated=is_emulated,
@@ -199,11 +207,12 @@ class PromptBuilder:
                 param="prompt",
             )
 
-    def _checked(self, ids: tuple[int, ...], param: str) -> tuple[int, ...]:
+    def _checked(self, ids: tuple[int, ...], param: str, *, must_fit: bool = True) -> tuple[int, ...]:
         """The engine must never be given nothing: there would be nothing to take logits from."""
         if not ids:
             raise InvalidRequest(f"Invalid '{param}': it makes a prompt of no tokens.", param=param)
-        check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
+        if must_fit:
+            check_prompt_fits(len(ids), max_request_tokens=self._max_request_tokens, param=param)
         return ids
 
     def _ids(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inference.domain.conversation import TemplateOptions
+from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.errors import InvalidRequest
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
@@ -46,21 +46,28 @@ class ChatDefaults:
 
     def fill(self, request: ChatRequest) -> ChatRequest:
         """The request with nothing left out. Raises InvalidRequest for what it may not say."""
-        self._check_locked(request)
-        messages, template = self._begun(request)
-        reasoning = self._reasoning(request.reasoning)
-        locked = {name: value for name, value in self._locked().items() if value is not None}
-        kwargs = {**self.template_kwargs, **reasoning.template_variables, **template.kwargs, **locked}
+        filled = self.fill_conversation(request.conversation)
         return replace(
             request,
-            messages=messages,
-            template=replace(template, kwargs=kwargs),
-            reasoning=reasoning,
+            messages=filled.messages,
+            template=filled.template,
+            reasoning=filled.reasoning,
             wants_raw_text=request.wants_raw_text or self.wants_raw_text,
         )
 
-    def _begun(self, request: ChatRequest) -> tuple[tuple[ChatMessage, ...], TemplateOptions]:
-        messages, template = request.messages, request.template
+    def fill_conversation(self, said: Conversation) -> Conversation:
+        """The same for what a prompt is made of alone."""
+        self._check_locked(said)
+        messages, template = self._begun(said)
+        reasoning = self._reasoning(said.reasoning)
+        locked = {name: value for name, value in self._locked().items() if value is not None}
+        kwargs = {**self.template_kwargs, **reasoning.template_variables, **template.kwargs, **locked}
+        return replace(
+            said, messages=messages, template=replace(template, kwargs=kwargs), reasoning=reasoning
+        )
+
+    def _begun(self, said: Conversation) -> tuple[tuple[ChatMessage, ...], TemplateOptions]:
+        messages, template = said.messages, said.template
         if self.system_prompt and not any(turn.role in ("system", "developer") for turn in messages):
             messages = (ChatMessage(role="system", content=self.system_prompt), *messages)
         if self.prefill and template.has_generation_prompt:
@@ -93,8 +100,8 @@ class ChatDefaults:
         names = self.locked_kwargs | {_TWINS[name] for name in self.locked_kwargs if name in _TWINS}
         return {name: values.get(name, values.get(_TWINS.get(name, name))) for name in names}
 
-    def _check_locked(self, request: ChatRequest) -> None:
-        given, variables = request.template.kwargs, request.reasoning.template_variables
+    def _check_locked(self, said: Conversation) -> None:
+        given, variables = said.template.kwargs, said.reasoning.template_variables
         for name, value in self._locked().items():
             if name in given:
                 _check_same(value, given[name], f"chat_template_kwargs.{name}")

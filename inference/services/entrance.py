@@ -15,7 +15,7 @@ from inference.domain.clock import Clock
 from inference.domain.requests import GenerationRequest
 from inference.domain.time_limits import TimeLimits
 from inference.openai.protocol import OutputRequest
-from inference.parsing.text_stream import TextStream
+from inference.parsing.answer_reader import AnswerReader
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
@@ -66,9 +66,11 @@ class Entrance:
         request: OutputRequest,
         caller: Caller,
         lifecycle: RequestLifecycle,
+        *,
+        reader: AnswerReader,
     ) -> GenerationStream:
-        """The request's stream, once it has its lane. Raises ServerOverloaded (no room, or no lane in
-        time) and whatever else the backend refuses with."""
+        """The request's stream, read by `reader`, once it has its lane. Raises ServerOverloaded (no
+        room, or no lane in time) and whatever else the backend refuses with."""
         limit_s = self._limits.admission_s or None
         arrived_ts = self._clock.monotonic()
         deadline_ts = self._deadline_ts(request)
@@ -80,12 +82,7 @@ class Entrance:
                 handle = await self._submit(generation, model, caller, deadline_ts)
                 stream = GenerationStream(
                     handle,
-                    text=TextStream(
-                        model.tokenizer.pieces,
-                        request.stop,
-                        tracks_tokens=request.num_top_logprobs is not None,
-                    ),
-                    tokenizer=model.tokenizer,
+                    reader=reader,
                     submitted_ts=arrived_ts,
                     meter=lifecycle.meter,
                 )

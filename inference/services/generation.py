@@ -9,19 +9,15 @@ The story is told here once for chat and completions, streamed or whole; the doo
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TypeVar
 
-from inference.domain.chat_prompt import ChatPrompt
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
@@ -30,33 +26,31 @@ from inference.prompting.token_limit import (
 )
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
+from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_defaults import ChatDefaults
+from inference.services.chat_prompts import chat_prompt
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
-from inference.services.media_desk import MediaFile, MediaItem
 from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes, text_bytes
-from inference.services.prompt_turns import PromptTurns
 from inference.streaming.lifecycle import RequestLifecycle
-
-T = TypeVar("T")
 
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
     cancelled at any time: then nothing of it waits, holds or runs.
 
-    `num_prompt_threads` are those of `prompt_pool`. `has_shared_prefixes`: users may hit on each other's
-    prompts in the prefix cache. `chat_defaults` fill what chats leave out.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache. `chat_defaults` fill
+    what chats leave out.
     """
 
     def __init__(
         self,
         *,
         catalog: ModelCatalog,
-        prompt_pool: Executor,
-        num_prompt_threads: int,
+        prompt_pool: PromptPool,
         entrance: Entrance,
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
@@ -64,7 +58,6 @@ class GenerationService:
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
-        self._prompt_turns = PromptTurns(max_at_once=num_prompt_threads)
         self._entrance = entrance
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
@@ -82,7 +75,9 @@ class GenerationService:
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
         files = await model.media.load(parts)
-        prompt, items = await self._in_pool(caller, lambda: _chat_prompt(model, request, files, times))
+        prompt, items = await self._prompt_pool.run(
+            caller.user_id, lambda: chat_prompt(model, request.conversation, files, times)
+        )
         _note_prompt(
             lifecycle,
             times,
@@ -90,7 +85,8 @@ class GenerationService:
             num_messages=len(request.messages),
             num_tokens=len(prompt.token_ids),
         )
-        constraint = await self._constraint(model, request, caller)
+        answer = chat_answer(request, prompt)
+        constraint = await self._chat_constraint(model, answer, caller)
         generation = self._generation(
             model,
             prompt.token_ids,
@@ -104,7 +100,8 @@ class GenerationService:
         if items:
             runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
             generation = replace(generation, media=runs)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = answer.reader(model)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -114,7 +111,9 @@ class GenerationService:
         num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._in_pool(caller, lambda: model.prompts.completion(request.prompt, times))
+        prompt = await self._prompt_pool.run(
+            caller.user_id, lambda: model.prompts.completion(request.prompt, times)
+        )
         _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
         constraint = await self._constraint(model, request, caller)
         generation = self._generation(
@@ -127,7 +126,8 @@ class GenerationService:
             default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle)
+        reader = _reader(model, request)
+        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -172,6 +172,24 @@ class GenerationService:
             constraint=constraint,
         )
 
+    async def _chat_constraint(
+        self, model: ServedModel, answer: ChatAnswer, caller: Caller
+    ) -> OutputConstraint | None:
+        """Of the first of the answer's specs that can be kept, with its thinking. Raises InvalidRequest."""
+        compiled: OutputConstraint | None = None
+        for index, spec in enumerate(answer.specs):
+            try:
+                compiled = await self._constraints.constraint_compile(
+                    compiler=model.constraints, spec=spec, user_id=caller.user_id, param=answer.param
+                )
+                break
+            except InvalidRequest:
+                if index == len(answer.specs) - 1:
+                    raise
+        if compiled is None and answer.request.reasoning.max_tokens is None:
+            return None
+        return await self._prompt_pool.run(caller.user_id, lambda: answer.constraint(model, compiled))
+
     async def _constraint(
         self, model: ServedModel, request: OutputRequest, caller: Caller
     ) -> OutputConstraint | None:
@@ -184,20 +202,12 @@ class GenerationService:
             param=request.constraint_param,
         )
 
-    async def _in_pool(self, caller: Caller, work: Callable[[], T]) -> T:
-        await self._prompt_turns.take(caller.user_id)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._prompt_pool, work)
-        finally:
-            self._prompt_turns.end()
 
-
-def _chat_prompt(
-    model: ServedModel, request: ChatRequest, files: Sequence[MediaFile], times: PromptTimes
-) -> tuple[ChatPrompt, tuple[MediaItem, ...]]:
-    items = model.media.lay_out(files)
-    media = {item.file.part.mark: item.pieces for item in items}
-    return model.prompts.chat(request.conversation, times, media=media), items
+def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
+    """A completion is text and nothing else."""
+    return AnswerReader(
+        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+    )
 
 
 def _note_prompt(

@@ -1,23 +1,21 @@
-"""One submitted request, from admission to its last character, as text.
+"""One submitted request, from admission to its last character, as the deltas of a message.
 
-Events of the engine go in; safe text comes out: whole characters, never a part of a stop string.
-Streaming and whole answers read the same object, so that they cannot differ.
+Events of the engine go in; what is safe comes out: whole characters, never a part of a stop string or
+of markup. Streaming and whole answers read the same object, so that they cannot differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from inference.domain.backend import GenerationHandle
 from inference.domain.errors import GenerationFailed
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch, Usage
-from inference.domain.logprobs import AnswerPart
+from inference.domain.generation_result import GenerationResult
+from inference.domain.message_deltas import AnswerPart
 from inference.domain.timings import Timings
-from inference.domain.tokenizer import Tokenizer
-from inference.parsing.text_stream import TextStream
-from inference.parsing.token_scores import TokenScores
+from inference.parsing.answer_reader import AnswerReader
 from inference.streaming.usage_meter import UsageMeter
 
 
@@ -31,19 +29,10 @@ class TextWriter(Protocol):
     def write_text(self, text: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationResult:
-    """What is known once the text has ended."""
-
-    reason: FinishReason
-    usage: Usage
-    timings: Timings
-
-
 class GenerationStream:
-    """Owned by one task on the event loop: `started()`, then iterate `text()`, and always `close()`.
+    """Owned by one task on the event loop: `started()`, then iterate `parts()`, and always `close()`.
 
-    `result` is set once `text()` has ended. `close()` gives up what is not finished and may be
+    `result` is set once `parts()` has ended. `close()` gives up what is not finished and may be
     called at any time, any number of times.
     """
 
@@ -51,18 +40,24 @@ class GenerationStream:
         self,
         handle: GenerationHandle,
         *,
-        text: TextStream,
-        tokenizer: Tokenizer,
+        reader: AnswerReader,
         submitted_ts: float,
         meter: UsageMeter,
     ) -> None:
         self._handle = handle
         self._events = aiter(handle)
-        self._text = text
-        self._scored = TokenScores(tokenizer)
+        self._reader = reader
         self._submitted_ts = submitted_ts
         self._meter = meter
         self._result: GenerationResult | None = None
+
+    @property
+    def usage_so_far(self) -> Usage:
+        """Once it has its lane."""
+        usage = self._meter.usage
+        if usage is None:
+            raise RuntimeError("the generation has not started")
+        return usage
 
     @property
     def result(self) -> GenerationResult:
@@ -78,15 +73,15 @@ class GenerationStream:
         self._meter.start(event.at_ts, num_cached_tokens=event.num_cached_tokens)
 
     def write_at_once(self, writer: TextWriter) -> None:
-        """Let text go to `writer` where that can be, while `text()` is waited for; it then does not come
-        out of `text()`. For answers in which nothing is looked for (stops) or scored."""
-        if not self._text.is_plain:
+        """Let text go to `writer` where that can be, while `parts()` is waited for; it then does not come
+        out of `parts()`. For answers in which nothing is looked for (stops), parsed or scored."""
+        if not self._reader.is_plain:
             return
 
         def take(batch: TokenBatch) -> bool:
             if not writer.is_writable:
                 return False
-            text = self._text.feed_plain(batch.token_ids)
+            text = self._reader.feed_plain(batch.token_ids)
             self._meter.count(len(batch.token_ids), batch.at_ts)
             if text:
                 writer.write_text(text)
@@ -94,31 +89,28 @@ class GenerationStream:
 
         self._handle.take_at_once(take)
 
-    async def text(self) -> AsyncIterator[AnswerPart]:
-        """Pieces of text (none without text and tokens) until the answer ends. Raises what the
-        engine failed with."""
+    async def parts(self) -> AsyncIterator[AnswerPart]:
+        """Pieces of the answer until it ends. Raises what the engine failed with."""
         reason: FinishReason | None = None
         while reason is None:
             event = await self._next_event()
             match event:
                 case TokenBatch():
-                    delta = self._text.feed(event.token_ids)
-                    self._meter.count(delta.num_tokens, event.at_ts)
-                    tokens = self._scored.tokens(event.logprobs, self._text.take_spans())
-                    if delta.text or tokens:
-                        yield AnswerPart(delta.text, tokens)
-                    if delta.is_stopped:
-                        # The engine may be decoding past the stop already; that is thrown away.
+                    read = self._reader.feed(event.token_ids, event.logprobs)
+                    self._meter.count(read.num_tokens, event.at_ts, num_reasoning=read.num_reasoning_tokens)
+                    if read.deltas or read.tokens:
+                        yield AnswerPart(read.deltas, read.tokens)
+                    if read.is_ended:
+                        # The engine may be decoding past the end already; that is thrown away.
                         reason = FinishReason.STOP
                         self._handle.cancel()
                 case Finished():
                     reason = event.reason
                 case Started():
                     continue
-        rest = self._text.finish()
-        tokens = self._scored.tokens((), self._text.take_spans())
-        if rest or tokens:
-            yield AnswerPart(rest, tokens)
+        rest = self._reader.finish()
+        if rest.deltas or rest.tokens:
+            yield AnswerPart(rest.deltas, rest.tokens)
         self._result = self._make_result(reason)
 
     def close(self) -> None:
@@ -150,4 +142,6 @@ class GenerationStream:
             predicted_s=last - first,
         )
         self._handle.note_completed(timings)
-        return GenerationResult(reason, usage, timings)
+        if reason is FinishReason.STOP and self._reader.has_called:
+            reason = FinishReason.TOOL_CALLS
+        return GenerationResult(reason, usage, timings, stop=self._reader.found_stop)

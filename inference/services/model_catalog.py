@@ -52,6 +52,12 @@ class ModelCatalog:
         """Those whose ids `may_use` is true of."""
         return [model for model in self._models.values() if may_use(model.description.id)]
 
+    def default(self, *, may_use: Callable[[str], bool] = _all) -> ServedModel:
+        """The first one, for requests that need not name any. Raises ModelNotFound where there is none."""
+        for model in self.models(may_use=may_use):
+            return model
+        raise ModelNotFound("No model is served to you.", param="model")
+
     def model(self, model_id: str, *, may_use: Callable[[str], bool] = _all) -> ServedModel:
         """By id; raises ModelNotFound, which names (a bounded part of) what was asked for, and is the
         same for a model that the caller may not use."""

@@ -17,6 +17,7 @@ class UsageMeter:
         "num_cached_tokens",
         "num_output_tokens",
         "num_prompt_tokens",
+        "num_reasoning_tokens",
         "started_ts",
     )
 
@@ -24,6 +25,7 @@ class UsageMeter:
         self.num_prompt_tokens = 0
         self.num_cached_tokens = 0
         self.num_output_tokens = 0
+        self.num_reasoning_tokens = 0
         self.started_ts: float | None = None
         self.first_token_ts: float | None = None
         self.last_token_ts: float | None = None
@@ -33,14 +35,21 @@ class UsageMeter:
         self.started_ts = at_ts
         self.num_cached_tokens = num_cached_tokens
 
-    def count(self, num_tokens: int, at_ts: float) -> None:
+    def count(self, num_tokens: int, at_ts: float, *, num_reasoning: int = 0) -> None:
+        """`num_reasoning` of the tokens belong to the model's thinking."""
         if num_tokens and self.first_token_ts is None:
             self.first_token_ts = at_ts
         self.last_token_ts = at_ts
         self.num_output_tokens += num_tokens
+        self.num_reasoning_tokens += num_reasoning
 
     @property
     def usage(self) -> Usage | None:
         if self.started_ts is None:
             return None
-        return Usage(self.num_prompt_tokens, self.num_output_tokens, self.num_cached_tokens)
+        return Usage(
+            self.num_prompt_tokens,
+            self.num_output_tokens,
+            cached_tokens=self.num_cached_tokens,
+            reasoning_tokens=self.num_reasoning_tokens,
+        )

@@ -67,4 +67,5 @@ async def _conclude(scope: Scope, exchange: Exchange, error: SkippyError) -> Non
         exchange.break_off()
         return
     incoming_id = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
-    await send_response(exchange.send, refusal(error, incoming_id=incoming_id))
+    answer = refusal(error, path=scope.get("path", ""), incoming_id=incoming_id)
+    await send_response(exchange.send, answer)

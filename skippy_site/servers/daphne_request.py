@@ -65,7 +65,7 @@ class SkippyRequest(WebRequest):  # type: ignore[misc]
             return
         rules = self.server.rules
         too_large = verdict is BodyVerdict.TOO_LARGE
-        self.channel.refuse(refusal(rules.body_too_large() if too_large else rules.too_many_bodies()))
+        self.channel.refuse_with(rules.body_too_large() if too_large else rules.too_many_bodies())
 
     def drop_body(self) -> None:
         """Nobody will read it."""

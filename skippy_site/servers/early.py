@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from accounts.keys import read_bearer
+from accounts.contracts import KeyState
+from accounts.keys import read_credentials
+from accounts.refusals import KEY_REFUSALS, NO_KEY
 from inference.domain.errors import (
     AuthenticationFailed,
     InvalidRequest,
@@ -27,13 +29,14 @@ class RequestHead:
     """The part of a request's head that the rules look at.
 
     `target` is the raw request target; `content_length` is None for a chunked body; `authorizations`
-    has every Authorization header's value.
+    and `api_keys` have the values of all Authorization and all x-api-key headers.
     """
 
     method: bytes
     target: bytes
     content_length: int | None
-    authorizations: Sequence[bytes]
+    authorizations: Sequence[bytes] = ()
+    api_keys: Sequence[bytes] = ()
 
 
 class EarlyRules:
@@ -55,7 +58,7 @@ class EarlyRules:
         if head.content_length is not None and head.content_length > self._config.max_body_bytes:
             return self.body_too_large()
         if (path == "/v1" or path.startswith("/v1/")) and head.method != b"OPTIONS":
-            return _credential_problem(head.authorizations)
+            return _credential_problem(head)
         return None
 
     def body_too_large(self) -> SkippyError:
@@ -95,12 +98,9 @@ def origin_form(target: bytes) -> bytes:
     return target
 
 
-def _credential_problem(authorizations: Sequence[bytes]) -> SkippyError | None:
-    if not authorizations:
-        return AuthenticationFailed(
-            "You didn't provide an API key. Send it in the header Authorization: Bearer YOUR_KEY."
-        )
-    # Two headers could be two identities; which one counts would depend on who parses them.
-    if len(authorizations) > 1 or read_bearer(authorizations[0]) is None:
-        return AuthenticationFailed("Incorrect API key provided.")
+def _credential_problem(head: RequestHead) -> SkippyError | None:
+    if not head.authorizations and not head.api_keys:
+        return AuthenticationFailed(NO_KEY)
+    if read_credentials(head.authorizations, head.api_keys) is None:
+        return AuthenticationFailed(KEY_REFUSALS[KeyState.UNKNOWN].message)
     return None

@@ -1,7 +1,7 @@
 """Answers that the server gives itself, before or instead of the application.
 
-They look like every other error of the API: OpenAI's error object and an `x-request-id`, so that a
-client library raises the right exception whoever refused.
+They look like every other error of the API at the same path: its wire's error object and an
+`x-request-id`, so that a client library raises the right exception whoever refused.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import http
 import time
 from email.utils import formatdate
 
+from inference.anthropic.errors import dialect_of
 from inference.domain.errors import SkippyError
-from inference.openai.errors import WireResponse, error_response
+from inference.openai.errors import WireResponse
 from inference.openai.request_ids import request_id
 from skippy_site.servers.contract import Send
 
@@ -34,15 +35,17 @@ class _DateHeader:
 http_date = _DateHeader().text
 
 
-def refusal(error: SkippyError, *, incoming_id: bytes | None = None) -> WireResponse:
-    """The whole answer for `error`; `incoming_id` is the request's own x-request-id, if known.
+def refusal(error: SkippyError, *, path: str = "", incoming_id: bytes | None = None) -> WireResponse:
+    """The whole answer for `error` at `path`, decoded, "" where nobody knows it; `incoming_id` is the
+    request's own x-request-id, if known.
 
     The connection is closed after it: what the client is still sending belongs to a request that
     nobody will read.
     """
-    response = error_response(error)
+    own_id = request_id(incoming_id)
+    response = dialect_of(path).error_response(error, request_id=own_id)
     extra = (
-        (b"x-request-id", request_id(incoming_id).encode()),
+        (b"x-request-id", own_id.encode()),
         (b"connection", b"close"),
     )
     return WireResponse(response.status, response.headers + extra, response.body)
@@ -60,10 +63,17 @@ def headers_too_large() -> WireResponse:
 
 def response_bytes(response: WireResponse, *, is_head: bool = False) -> bytes:
     """`response` as HTTP/1.1, for a socket on which no application answers."""
-    phrase = http.HTTPStatus(response.status).phrase
-    lines = [f"HTTP/1.1 {response.status} {phrase}".encode(), b"date: " + http_date()]
+    lines = [f"HTTP/1.1 {response.status} {_phrase(response.status)}".encode(), b"date: " + http_date()]
     lines += [name + b": " + value for name, value in response.headers]
     return b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if is_head else response.body)
+
+
+def _phrase(status: int) -> str:
+    """The reason of a status line, which may be empty (RFC 9112 §4): not all statuses are IANA's."""
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return ""
 
 
 async def send_response(send: Send, response: WireResponse) -> None:

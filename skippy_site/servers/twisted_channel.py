@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet import protocol
 from twisted.web import http
 
+from inference.domain.errors import SkippyError
 from inference.openai.errors import WireResponse
-from skippy_site.servers.early import RequestHead
+from skippy_site.servers.early import RequestHead, target_path
 from skippy_site.servers.phases import Phase
 from skippy_site.servers.refusal import headers_too_large, refusal, response_bytes
 
@@ -125,7 +126,7 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
     def _maybeChooseTransferDecoder(self, header: bytes, data: bytes) -> bool:
         # int() of thousands of digits raises, far away from anybody who could answer.
         if header == b"Content-Length" and data.isdigit() and len(data) > MAX_LENGTH_DIGITS:
-            self.refuse(refusal(self.server.rules.body_too_large()))
+            self.refuse_with(self.server.rules.body_too_large())
             return False
         return bool(super()._maybeChooseTransferDecoder(header, data))
 
@@ -138,11 +139,13 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
             target=self._path,
             content_length=self.length,
             authorizations=headers.getRawHeaders(b"authorization", ()),
+            api_keys=headers.getRawHeaders(b"x-api-key", ()),
         )
         error = self.server.rules.refuse(head, is_draining=self.server.clients.is_draining)
         if error is not None:
             incoming = headers.getRawHeaders(b"x-request-id", (None,))
-            self.refuse(refusal(error, incoming_id=incoming[0]), is_head=self._command == b"HEAD")
+            answer = refusal(error, path=target_path(self._path), incoming_id=incoming[0])
+            self.refuse(answer, is_head=self._command == b"HEAD")
             return
         if self.length != 0:
             self.clock.enter(Phase.BODY)
@@ -179,11 +182,16 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
             request.drop_body()
         self.say_and_linger(response_bytes(response, is_head=is_head))
 
+    def refuse_with(self, error: SkippyError) -> None:
+        """The same, in the words of the path that is asked for: known from the request line on until the
+        request is complete, when Twisted forgets it."""
+        self.refuse(refusal(error, path=target_path(getattr(self, "_path", None) or b"")))
+
     def _respondToBadRequestAndDisconnect(self) -> None:
-        self.refuse(refusal(self.server.rules.malformed_request()))
+        self.refuse_with(self.server.rules.malformed_request())
 
     def time_out(self) -> None:
-        self.refuse(refusal(self.server.rules.request_too_slow()))
+        self.refuse_with(self.server.rules.request_too_slow())
 
     def close(self) -> None:
         self.loseConnection()

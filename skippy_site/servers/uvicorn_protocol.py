@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from inference.domain.errors import SkippyError
 from inference.openai.errors import WireResponse
 from skippy_site.servers.answering import run_application
 from skippy_site.servers.connections import Entrance
@@ -29,7 +30,7 @@ from skippy_site.servers.contract import (
     Scope,
     Send,
 )
-from skippy_site.servers.early import RequestHead, origin_form
+from skippy_site.servers.early import RequestHead, origin_form, target_path
 from skippy_site.servers.phases import Phase
 from skippy_site.servers.refusal import (
     headers_too_large,
@@ -153,7 +154,7 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
             return
         self._num_body_bytes += len(body)
         if self._num_body_bytes > self.front.config.max_body_bytes:
-            self.refuse(refusal(self.front.rules.body_too_large()))
+            self._refuse_with(self.front.rules.body_too_large())
             return
         super().on_body(body)
 
@@ -165,7 +166,7 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
         self._follow()
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(refusal(self.front.rules.malformed_request()))
+        self._refuse_with(self.front.rules.malformed_request())
 
     @property
     def _is_in_head(self) -> bool:
@@ -177,7 +178,9 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
 
     def _early_refusal(self) -> WireResponse | None:
         method = self.parser.get_method()
-        values: dict[bytes, list[bytes]] = {b"authorization": [], b"content-length": [], b"x-request-id": []}
+        values: dict[bytes, list[bytes]] = {
+            name: [] for name in (b"authorization", b"x-api-key", b"content-length", b"x-request-id")
+        }
         for name, value in self.headers:
             if name in values:
                 values[name].append(value)
@@ -188,12 +191,14 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
             # The parser has refused what is not one number already.
             content_length=int(lengths[0]) if lengths else None,
             authorizations=values[b"authorization"],
+            api_keys=values[b"x-api-key"],
         )
         connections = self.front.connections
         error = self.front.rules.refuse(head, is_draining=connections.is_draining)
         if error is None:
             return None
-        return refusal(error, incoming_id=next(iter(values[b"x-request-id"]), None))
+        incoming_id = next(iter(values[b"x-request-id"]), None)
+        return refusal(error, path=target_path(self.url), incoming_id=incoming_id)
 
     def _fill_scope(self) -> None:
         url = httptools.parse_url(origin_form(self.url))
@@ -273,8 +278,12 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
         if running is not None and is_own_body:
             running.tell_gone()
 
+    def _refuse_with(self, error: SkippyError) -> None:
+        """In the words of the path that is asked for, where that is known."""
+        self.refuse(refusal(error, path=target_path(self.url)))
+
     def time_out(self) -> None:
-        self.refuse(refusal(self.front.rules.request_too_slow()))
+        self._refuse_with(self.front.rules.request_too_slow())
 
     def close(self) -> None:
         self.clock.enter(Phase.FLUSHING)

@@ -116,7 +116,12 @@ class TroubledLoader:
         constraints = LlamaConstraintCompiler(model.tokenizer)
         description = model.description("tiny")
         return LocalEngine(
-            description, model.tokenizer, constraints, self.thread, self.client, projector=projector
+            description,
+            model.tokenizer,
+            constraints=constraints,
+            thread=self.thread,
+            client=self.client,
+            projector=projector,
         )
 
 
@@ -169,7 +174,7 @@ class MixedService:
             loader=self.loader,
             recorder=self,
             ledger=ForgetfulLedger(),
-            answer_keeping=AnswerKeeping(kept, kept),
+            answer_keeping=AnswerKeeping(kept, kept, kept),
             clock=SystemClock(),
             database_probe=self._is_there,
             broker_probe=self._is_there,

@@ -259,17 +259,17 @@ def test_preempted_and_held_ones_go_on_where_they_were(
     tiny_model: LlamaModel, tiny_compiler: LlamaConstraintCompiler
 ) -> None:
     constraint = tiny_compiler.compile(JsonSchema(Person.model_json_schema()))
-    with SteppedEngine(tiny_model, EngineConfig(num_lanes=4)) as engine:
-        alone = [ask(engine, constraint, seed=seed) for seed in range(4)]
+    with SteppedEngine(tiny_model, EngineConfig(num_lanes=8)) as engine:
+        alone = [ask(engine, constraint, seed=seed) for seed in range(8)]
         engine.run()
         expected = [answer(engine, sink) for sink in alone]
     # Room for the prompts, and for hardly more.
-    with SteppedEngine(tiny_model, EngineConfig(num_lanes=4, num_cells=256, max_batch_tokens=64)) as engine:
-        sinks = [ask(engine, constraint, seed=seed) for seed in range(4)]
+    with SteppedEngine(tiny_model, EngineConfig(num_lanes=8, num_cells=256, max_batch_tokens=64)) as engine:
+        sinks = [ask(engine, constraint, seed=seed) for seed in range(8)]
         names = list(engine.submissions)
         for step in range(20_000):
             if step % 7 == 3:
-                engine.hold(names[step % 4])
+                engine.hold(names[step % 8])
             if step % 7 == 5:
                 for name in names:
                     engine.resume(name)

@@ -32,6 +32,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.cancelled: set[str] = set()
         self.stops_at: dict[str, int] = {}
         self.breaks_at: dict[str, int] = {}
+        self.forces: dict[str, int] = {}
         self.is_over = False
         # A made-up lack of cells may end the only sequence early.
         self.lacked_cells = False
@@ -48,7 +49,15 @@ class EngineMachine(RuleBasedStateMachine):
             resume_headroom_tokens=1,
         )
         self.engine.runner.draw = self._draw
+        self.engine.runner.force = self._force
         self.engine.runner.measure = lambda request, index: LOST
+
+    def _force(self, request: GenerationRequest, index: int) -> int:
+        """As many tokens as it forces, up to its end."""
+        name = request.request_id
+        num_forced = self.forces.get(name, 0) if index % 3 == 0 else 0
+        ends = [end for end in (self.stops_at.get(name), self.breaks_at.get(name)) if end is not None]
+        return min([num_forced, *(end - index - 1 for end in ends if end > index)])
 
     def _draw(self, request: GenerationRequest, index: int) -> int:
         name = request.request_id
@@ -64,6 +73,7 @@ class EngineMachine(RuleBasedStateMachine):
         max_tokens=st.integers(1, 120),
         stops_at=st.none() | st.integers(0, 40),
         breaks_at=st.none() | st.none() | st.integers(0, 40),
+        forces=st.integers(0, 40),
         signals=st.none() | st.builds(SignalRequest, wants_first_token=st.booleans()),
         picture=st.none() | st.tuples(st.integers(0, 60), st.integers(1, 60), st.booleans()),
     )
@@ -74,6 +84,7 @@ class EngineMachine(RuleBasedStateMachine):
         max_tokens: int,
         stops_at: int | None,
         breaks_at: int | None,
+        forces: int,
         signals: SignalRequest | None,
         picture: tuple[int, int, bool] | None,
     ) -> str:
@@ -83,6 +94,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.stops_at[name] = stops_at
         if breaks_at is not None:
             self.breaks_at[name] = breaks_at
+        self.forces[name] = forces
         request = make_request(name, prompt=prompt, max_tokens=max_tokens, signals=signals)
         if picture is not None and picture[0] < prompt:
             start, count, is_causal = picture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -10,6 +12,7 @@ from django.core.management.base import CommandError
 
 from accounts import services
 from accounts.contracts import NO_LIMITS, Limits
+from accounts.limit_use import limit_use_get
 from accounts.limits.contracts import LimitScope
 from accounts.management.accounts_command import AccountsCommand
 from accounts.management.limit_arguments import (
@@ -18,7 +21,7 @@ from accounts.management.limit_arguments import (
     limits_from,
     limits_summary,
 )
-from accounts.models import LimitCounter, Team
+from accounts.models import Team
 from accounts.selectors import api_key_find
 
 
@@ -80,12 +83,5 @@ class Command(AccountsCommand):
 
 def _used(scope: LimitScope, owner_id: int) -> dict[str, int]:
     """As the counters have it; empty where nothing was ever counted."""
-    row = LimitCounter.objects.filter(scope=scope.value, owner_id=owner_id).first()
-    if row is None:
-        return {}
-    return {
-        "parallel_requests": row.num_open,
-        f"tokens_of_the_day_{row.day_start}": row.day_tokens,
-        f"tokens_of_the_week_{row.week_start}": row.week_tokens,
-        f"tokens_of_the_month_{row.month_start}": row.month_tokens,
-    }
+    used = limit_use_get(scope=scope, owner_id=owner_id, now=time.time())
+    return {} if used is None else asdict(used)

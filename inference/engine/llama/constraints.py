@@ -96,7 +96,11 @@ class LlamaConstraintState:
         bits = np.unpackbits(self._words.view(np.uint8), bitorder="little", count=self._num_tokens)
         mask = bits.view(np.bool_)
         # A grammar may name an end of the answer where it goes on afterwards; the answer does not.
-        mask[self._ends] = self._is_ended or self._matcher.is_accepting()
+        mask[self._ends] = False
+        may_end = self._is_ended or self._matcher.is_accepting()
+        if may_end and not mask.any():
+            self._is_ended = True
+        mask[self._ends] = may_end
         return mask
 
     def advance(self, token_id: int) -> None:

@@ -14,7 +14,7 @@ from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
-from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import DeviceMemory
@@ -23,6 +23,8 @@ from inference.engine.positions import PositionMap
 
 logger = logging.getLogger(__name__)
 
+# A long literal is forced piece by piece: others in the batch wait for each.
+MAX_FORCED_TOKENS = 32
 _PLAIN = PositionMap(())
 
 _OUTCOMES = {
@@ -128,9 +130,28 @@ class LlamaRunner:
             asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
         signals = self._measure(plan, logits) if self._watched else {}
         token_ids = draw_tokens(logits, self._last_samplers)
+        forced = self._force(plan, token_ids) if self._constrained else {}
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         ended = self._ended_rows() if self._constrained else frozenset()
-        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, compute_s)
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, compute_s)
+
+    def _force(self, plan: StepPlan, token_ids: list[int]) -> dict[int, tuple[int, ...]]:
+        """What alone can follow the tokens just drawn, where nobody wants to know how likely it was. A row
+        whose constraint fails at that has nothing drawn."""
+        all_forced = {}
+        for row, (sequence, sampler) in enumerate(zip(plan.outputs, self._last_samplers, strict=True)):
+            sequence_id = sequence.sequence_id
+            if sequence_id not in self._constrained or token_ids[row] == NOTHING_DRAWN:
+                continue
+            if sequence_id in self._scored or sequence_id in self._watched:
+                continue
+            num_left = sequence.max_tokens - sequence.num_generated - 1
+            forced = take_forced(sampler, min(num_left, MAX_FORCED_TOKENS), self._end_token_ids)
+            if forced is None:
+                token_ids[row] = NOTHING_DRAWN
+            elif forced:
+                all_forced[row] = forced
+        return all_forced
 
     def _ended_rows(self) -> frozenset[int]:
         """Rows after whose token nothing else may come."""

@@ -174,8 +174,10 @@ def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:
 
 def _draw_by_stages(logits: LogitsArray, sampler: Sampler, pipeline: Pipeline) -> int:
     """One row; it and the state of the stages change with it. So it is drawn once, of what may come."""
-    if sampler.constraint is not None and not _mask(logits, sampler.constraint):
-        return NOTHING_DRAWN
+    if sampler.constraint is not None:
+        only = _mask(logits, sampler.constraint)
+        if only is not None:
+            return only
     return pipeline.draw(logits, sampler.uniform)
 
 
@@ -185,9 +187,8 @@ def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintStat
         if token_id == NOTHING_DRAWN:
             return NOTHING_DRAWN
         if not constraint.accepts(token_id):
-            if not _mask(logits, constraint):
-                return NOTHING_DRAWN
-            token_id = _draw_one(logits, sampler)
+            only = _mask(logits, constraint)
+            token_id = _draw_one(logits, sampler) if only is None else only
         if token_id != NOTHING_DRAWN:
             constraint.advance(token_id)
         return token_id
@@ -196,14 +197,39 @@ def _constrain(logits: LogitsArray, sampler: Sampler, constraint: ConstraintStat
         return NOTHING_DRAWN
 
 
-def _mask(logits: LogitsArray, constraint: ConstraintState) -> bool:
-    """Rule out what may not come; False where the constraint failed."""
+def take_forced(sampler: Sampler, max_tokens: int, end_token_ids: frozenset[int]) -> tuple[int, ...] | None:
+    """Up to `max_tokens` tokens that alone can follow what was drawn: taken, as if they had been drawn.
+    None where the constraint failed."""
+    constraint = sampler.constraint
+    if constraint is None:
+        return ()
+    taken: list[int] = []
     try:
-        logits[~constraint.mask()] = -math.inf
+        for token_id in constraint.forced_tokens(max_tokens):
+            if token_id in end_token_ids:
+                break
+            constraint.advance(token_id)
+            taken.append(token_id)
+            if sampler.has_memory:
+                sampler.accept(token_id)
+    except BaseException as problem:
+        logger.warning("a constraint failed: %s", problem)
+        return None
+    return tuple(taken)
+
+
+def _mask(logits: LogitsArray, constraint: ConstraintState) -> int | None:
+    """Rule out what may not come. Where drawing would be idle, what to take instead: an end of the answer,
+    which the request may have put off, or NOTHING_DRAWN where the constraint failed."""
+    try:
+        mask = constraint.mask()
+        if constraint.is_ended:
+            return int(mask.argmax())
+        logits[~mask] = -math.inf
     except BaseException as problem:
         logger.warning("a constraint failed: %s", type(problem).__name__)
-        return False
-    return True
+        return NOTHING_DRAWN
+    return None
 
 
 def _draw_one(logits: LogitsArray, sampler: Sampler) -> int:

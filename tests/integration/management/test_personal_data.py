@@ -20,7 +20,7 @@ from accounts.models import AdministrativeChange
 from accounts.personal_data import data_subject
 from accounts.scopes import Scope
 from inference.ledger.personal_data import RecordHolder
-from inference.models import GenerationRecord, GenerationText, IdempotentRequest
+from inference.models import Alert, GenerationRecord, GenerationText, IdempotentRequest, StoredEvent
 from tests.integration.accounts.test_secrecy import everything_stored
 from tests.integration.management.conftest import error_of
 
@@ -35,7 +35,7 @@ def record_of(user: User, key_id: int, created_at: datetime) -> GenerationRecord
         id=uuid.uuid4(),
         created_at=created_at,
         finished_at=created_at,
-        request_id="r",
+        request_id=f"request {user.pk}",
         user_id=user.pk,
         username=user.username,
         key_id=key_id,
@@ -88,6 +88,11 @@ def person(name: str, num_records: int = 3) -> User:
         runs_until=now,
         answer=f"answer to {name}".encode(),
     )
+    StoredEvent.objects.create(
+        at=now, name="e", request_id=f"request {user.pk}", elapsed_s=1.0, attributes={"model": name}
+    )
+    for subject in (f"user {user.pk}, day of x", f"key {row.pk}, day of x"):
+        Alert.objects.create(kind="budget", subject=subject, message=f"{name} has used it", opened_at=now)
     LogEntry.objects.create(
         user_id=user.pk,
         content_type=ContentType.objects.get_for_model(User),
@@ -115,6 +120,8 @@ class TestExport:
         assert len(found["records"]) == len({row["id"] for row in found["records"]}) == 5
         assert [row["request"] for row in found["texts"]] == [f"{PROMPT} {MARK}"] * 5
         assert len(found["idempotent_requests"]) == 1
+        assert [row["attributes"] for row in found["events"]] == [{"model": MARK}]
+        assert [row["message"] for row in found["alerts"]] == [f"{MARK} has used it"] * 2
         assert found["history"]
         text = json.dumps(found)
         assert other.username not in text

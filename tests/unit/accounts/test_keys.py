@@ -150,13 +150,29 @@ class TestReadBearer:
         assert time.perf_counter() - start < 1.0
 
 
-class TestReadBearerOf:
-    def test_the_one_authorization_header_is_read(self) -> None:
-        headers = [(b"host", b"x"), (b"authorization", b"Bearer " + KEY.encode()), (b"accept", b"*/*")]
-        assert keys.read_bearer_of(headers) == KEY
+class TestReadKeyOf:
+    BEARER = (b"authorization", b"Bearer " + KEY.encode())
+    OTHER = keys.mint().plaintext.encode()
 
-    def test_none_and_two_are_refused(self) -> None:
-        good = (b"authorization", b"Bearer " + KEY.encode())
-        assert keys.read_bearer_of([]) is None
-        assert keys.read_bearer_of([good, good]) is None
-        assert keys.read_bearer_of([good, (b"authorization", b"Basic eDp5")]) is None
+    def test_either_header_is_read(self) -> None:
+        headers = [(b"host", b"x"), self.BEARER, (b"accept", b"*/*")]
+        assert keys.read_key_of(headers) == KEY
+        assert keys.read_key_of([(b"x-api-key", KEY.encode())]) == KEY
+        assert keys.read_key_of([(b"x-api-key", b" %s\t" % KEY.encode())]) == KEY
+
+    def test_none_and_two_of_a_kind_are_refused(self) -> None:
+        assert keys.read_key_of([]) is None
+        assert keys.read_key_of([self.BEARER, self.BEARER]) is None
+        assert keys.read_key_of([self.BEARER, (b"authorization", b"Basic eDp5")]) is None
+        assert keys.read_key_of([(b"x-api-key", KEY.encode())] * 2) is None
+
+    def test_both_headers_must_show_one_key(self) -> None:
+        assert keys.read_key_of([self.BEARER, (b"x-api-key", KEY.encode())]) == KEY
+        for value in (self.OTHER, b"", b"nonsense"):
+            assert keys.read_key_of([self.BEARER, (b"x-api-key", value)]) is None
+        assert keys.read_key_of([(b"authorization", b"Basic eDp5"), (b"x-api-key", KEY.encode())]) is None
+
+    @given(st.binary(max_size=300))
+    def test_no_bytes_raise(self, header: bytes) -> None:
+        assert keys.read_api_key(header) is None
+        assert keys.read_api_key(b"Bearer " + KEY.encode()) is None

@@ -86,7 +86,7 @@ class Site:
             loader=ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
             ledger=self.ledger,
-            answer_keeping=AnswerKeeping(self.kept, self.kept),
+            answer_keeping=AnswerKeeping(self.kept, self.kept, self.kept),
             clock=SystemClock(),
             database_probe=self._database,
             broker_probe=self._broker,

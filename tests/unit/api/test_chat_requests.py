@@ -143,3 +143,11 @@ async def test_newcomers_are_counted_with_their_tools():
     await chat(site, tools=[large], tool_choice="none")
     await site.runtime.stop()
     assert sizes[1] - sizes[0] > 2_000
+
+
+async def test_a_template_that_cannot_be_used_is_told_in_one_sentence():
+    site = await served(template="{{ ''.__class__ }}")
+    readiness = await site.runtime.readiness()
+    await site.runtime.stop()
+    assert readiness.status == "failed"
+    assert readiness.cause == "the chat template is not safe: it reaches for Python's internals"

@@ -6,7 +6,7 @@ from accounts.contracts import KeyLookup, KeyState
 from accounts.keys import mint
 from inference.engine.load_error import ModelLoadError
 from tests.asgi import Exchange, exchange
-from tests.unit.api.conftest import Site, started
+from tests.unit.api.conftest import KEY, Site, started
 
 CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
 PATHS = ["/v1/models", "/v1/chat/completions", "/v1/completions"]
@@ -218,3 +218,19 @@ async def test_not_started_and_failed_and_draining_are_503():
     )
     assert (answer.status, answer.json()["error"]["code"]) == (503, "service_unavailable")
     assert int(answer.headers["retry-after"]) >= 1
+
+
+async def test_below_messages_errors_are_anthropics(site: Site) -> None:
+    answer = await site.post("/v1/messages/no/such", b"{}")
+
+    assert answer.status == 404
+    found = answer.json()
+    assert (found["type"], found["error"]["type"]) == ("error", "not_found_error")
+    assert found["request_id"] == answer.headers["x-request-id"] == answer.headers["request-id"]
+
+
+async def test_a_key_in_x_api_key_opens_the_same_doors(site: Site) -> None:
+    answer = await exchange(site.app, "GET", "/v1/models", headers={"x-api-key": KEY})
+    assert answer.status == 200
+    both = {"x-api-key": KEY, "authorization": f"Bearer {mint().plaintext}"}
+    assert (await exchange(site.app, "GET", "/v1/models", headers=both)).status == 401

@@ -48,7 +48,7 @@ async def test_a_comment_brings_the_headers_where_nothing_was_said_and_none_afte
     respond = HttpResponder(server.send, "r")
     await respond.comment(headers=((b"x-a", b"b"),))
     await respond.comment()
-    await respond.end_stream()
+    await respond.end_stream(b"data: [DONE]\n\n")
     await respond.comment()
     assert [message["type"] for message in server.messages].count("http.response.start") == 1
     assert (b"x-a", b"b") in server.messages[0]["headers"]

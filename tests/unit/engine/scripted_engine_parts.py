@@ -22,6 +22,7 @@ from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.sequence import Sequence
 
 END_TOKEN = 2
 VOCABULARY = 1000
@@ -88,6 +89,9 @@ class ScriptedRunner:
         self.num_rows_before_trouble = 0
         self.poisoned: set[str] = set()
         self.draw: Callable[[GenerationRequest, int], int] = lambda request, index: 100 + index
+        # How many tokens are forced behind one that was drawn, and whether nothing follows those.
+        self.force: Callable[[GenerationRequest, int], int] = lambda request, index: 0
+        self.ends: Callable[[GenerationRequest, int], bool] = lambda request, index: False
         self.measure: Callable[[GenerationRequest, int], TokenSignal] = lambda request, index: SURE
         self.clock = clock
         self.token_s = 0.0
@@ -141,7 +145,20 @@ class ScriptedRunner:
             if one.watch is not None and not one.watch.is_over
         }
         token_ids = [self._next(one.sequence_id) for one in plan.outputs]
-        return StepResult(StepOutcome.DONE, token_ids, signals=signals)
+        forced = {row: self._force(one) for row, one in enumerate(plan.outputs) if one.watch is None}
+        ended = {
+            row
+            for row, one in enumerate(plan.outputs)
+            if self.ends(one.request, self.num_drawn[one.request.request_id])
+        }
+        forced = {row: tokens for row, tokens in forced.items() if tokens}
+        return StepResult(StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced)
+
+    def _force(self, sequence: Sequence) -> tuple[int, ...]:
+        request = sequence.request
+        num_left = sequence.max_tokens - sequence.num_generated - 1
+        num_forced = min(self.force(request, self.num_drawn[request.request_id] - 1), num_left)
+        return tuple([self._next(sequence.sequence_id) for _ in range(num_forced)])
 
     def _apply(self, plan: StepPlan, num_rows: int) -> None:
         num_rows = min(num_rows, self.num_cells - self.num_used_cells)

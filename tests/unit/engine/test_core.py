@@ -166,6 +166,61 @@ def test_cancel_and_a_new_request_for_the_same_lane_in_one_step() -> None:
     engine.check_all_free()
 
 
+# -- constraints --------------------------------------------------------------------------------
+
+
+def test_forced_tokens_are_told_at_once_and_computed_in_one_go() -> None:
+    engine = Engine(num_lanes=2)
+    engine.runner.force = lambda request, index: 4 if request.request_id == "a" and index == 1 else 0
+    forced = engine.submit(make_request("a", prompt=10, max_tokens=10))
+    other = engine.submit(make_request("b", prompt=10, max_tokens=10))
+    engine.run()
+    assert forced.token_ids == other.token_ids == [100 + index for index in range(10)]
+    batches = [event for event in forced.events if isinstance(event, TokenBatch)]
+    assert [len(batch.token_ids) for batch in batches] == [1, 5, 1, 1, 1, 1]
+    (plan,) = [plan for plan in engine.runner.plans if [chunk.num_tokens for chunk in plan.prefills] == [5]]
+    assert len(plan.decoding) == 1
+    assert only_ending(forced.events) == Finished(FinishReason.LENGTH, engine.clock.now_s)
+    assert engine.core.statistics(is_alive=True).total_generated_tokens == 20
+    engine.check_all_free()
+
+
+def test_forced_tokens_never_exceed_the_limit() -> None:
+    engine = Engine()
+    engine.runner.force = lambda request, index: 50
+    sink = engine.submit(make_request("a", prompt=10, max_tokens=7))
+    engine.run()
+    assert sink.token_ids == [100 + index for index in range(7)]
+    assert only_ending(sink.events) == Finished(FinishReason.LENGTH, engine.clock.now_s)
+    engine.check_all_free()
+
+
+@pytest.mark.parametrize("num_forced", [0, 3])
+def test_an_answer_that_is_complete_ends_with_its_last_token(num_forced: int) -> None:
+    engine = Engine()
+    engine.runner.force = lambda request, index: num_forced if index == 6 - num_forced else 0
+    engine.runner.ends = lambda request, num_drawn: num_drawn == 7
+    # Also where it is the last one that was allowed.
+    for max_tokens in (7, 20):
+        sink = engine.submit(make_request(f"max {max_tokens}", prompt=10, max_tokens=max_tokens))
+        engine.run()
+        assert sink.token_ids == [100 + index for index in range(7)]
+        assert only_ending(sink.events) == Finished(FinishReason.STOP, engine.clock.now_s)
+    engine.check_all_free()
+
+
+def test_forced_tokens_survive_preemption_holds_and_cancels() -> None:
+    engine = Engine(num_cells=300, num_lanes=3)
+    engine.runner.force = lambda request, index: index % 5
+    sinks = [engine.submit(make_request(name, prompt=80, max_tokens=60)) for name in "abc"]
+    late = engine.submit(make_request("d", prompt=5, max_tokens=60))
+    engine.run()
+    for sink in (*sinks, late):
+        assert sink.token_ids == [100 + index for index in range(60)]
+    assert engine.core.statistics(is_alive=True).total_preemptions >= 1
+    engine.check_all_free()
+
+
 # -- no cells -----------------------------------------------------------------------------------
 
 

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from inference.domain.requests import SamplingParams
-from inference.engine.llama.sampling import Sampler, draw_tokens
+from inference.domain.sampling import SamplerStage
+from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.plan import NOTHING_DRAWN
 
 NUM_TOKENS = 12_000
@@ -215,3 +217,127 @@ def test_what_is_drawn_does_not_depend_on_how_many_rows_are_drawn_at_once() -> N
         draw_tokens(row[np.newaxis].copy(), [Sampler(one)])[0] for row, one in zip(rows, params, strict=True)
     ]
     assert together == alone
+
+
+class OnlySome:
+    """A constraint that takes these tokens, and after so many of them only the end."""
+
+    def __init__(self, allowed: Collection[int], *, max_tokens: int = 1000, end: int = 0) -> None:
+        self.allowed = set(allowed)
+        self.num_left = max_tokens
+        self.end = end
+        self.taken: list[int] = []
+        self.num_masks = 0
+
+    @property
+    def is_ended(self) -> bool:
+        return self.num_left <= 0
+
+    def accepts(self, token_id: int) -> bool:
+        return token_id == self.end if self.is_ended else token_id in self.allowed
+
+    def mask(self) -> np.ndarray:
+        self.num_masks += 1
+        mask = np.zeros(NUM_TOKENS, dtype=np.bool_)
+        mask[[self.end] if self.is_ended else sorted(self.allowed)] = True
+        return mask
+
+    def advance(self, token_id: int) -> None:
+        assert self.accepts(token_id)
+        self.taken.append(token_id)
+        self.num_left -= 1
+
+    def forced_tokens(self, max_tokens: int) -> tuple[int, ...]:
+        return tuple(self.allowed)[:max_tokens] if len(self.allowed) == 1 else ()
+
+
+STAGED = {
+    "stages": SamplingParams(typical_p=0.9, stages=(SamplerStage.TYPICAL_P, SamplerStage.TEMPERATURE)),
+    "mirostat": SamplingParams(mirostat_mode=2),
+}
+
+
+@pytest.mark.parametrize("params", [*CASES.values(), *STAGED.values()], ids=[*CASES, *STAGED])
+def test_what_a_constraint_forbids_is_never_drawn(params: SamplingParams) -> None:
+    logits = make_logits(6)
+    allowed = set(range(100, 130))
+    constraint = OnlySome(allowed)
+    samplers = [Sampler(replace(params, seed=n), constraint=constraint if n % 2 else None) for n in range(6)]
+    free = draw_tokens(logits.copy(), [Sampler(replace(params, seed=n)) for n in range(6)])
+    drawn = draw_tokens(logits.copy(), samplers)
+    assert drawn[0::2] == free[0::2]
+    assert allowed.issuperset(drawn[1::2])
+    assert constraint.taken == drawn[1::2]
+
+
+def test_a_token_that_is_allowed_costs_no_mask() -> None:
+    logits = make_logits(1)
+    best = int(logits[0].argmax())
+    constraint = OnlySome({best})
+    assert draw_tokens(logits, [Sampler(SamplingParams(temperature=0), constraint=constraint)]) == [best]
+    assert constraint.num_masks == 0
+
+
+def test_greedy_takes_the_best_that_is_allowed() -> None:
+    logits = make_logits(1)
+    allowed = [7, 70, 700]
+    expected = allowed[int(logits[0, allowed].argmax())]
+    sampler = Sampler(SamplingParams(temperature=0), constraint=OnlySome(allowed))
+    assert draw_tokens(logits, [sampler]) == [expected]
+
+
+def test_two_draws_together_have_the_masked_distribution() -> None:
+    logits = make_logits(1, spread=1.0)
+    logits[0, 10:14] += np.array([9, 8, 8.5, 7], dtype=np.float32)
+    masses = np.exp(logits[0, [11, 13]].astype(np.float64))
+    share = masses[0] / masses.sum()
+    sampler = Sampler(replace(NEUTRAL, seed=1), constraint=OnlySome({11, 13}, max_tokens=10**6))
+    drawn = Counter(draw_tokens(logits.copy(), [sampler])[0] for _ in range(4000))
+    assert set(drawn) == {11, 13}
+    assert abs(drawn[11] / 4000 - share) < 5 * math.sqrt(share * (1 - share) / 4000)
+
+
+def test_penalties_and_bias_apply_to_the_second_draw_once() -> None:
+    logits = make_logits(1, spread=0.1)
+    logits[0, 5] = 4.0
+    logits[0, 6] = 3.0
+    params = SamplingParams(temperature=0, logit_bias=((5, -0.75), (6, 0.5)))
+    sampler = Sampler(params, constraint=OnlySome({5, 6, 7}))
+    # 3.25 against 3.5; twice the bias would give the same, twice its absence would not.
+    assert draw_tokens(logits.copy(), [sampler]) == [6]
+    params = SamplingParams(temperature=0, presence_penalty=1.5, repeat_last_n=-1)
+    logits[0, 8] = 9.0
+    sampler = Sampler(params, constraint=OnlySome({5, 6}))
+    drawn = [draw_tokens(logits.copy(), [sampler])[0] for _ in range(4)]
+    assert drawn == [5, 6, 5, 5]
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0), *STAGED.values()])
+def test_a_constraint_that_is_over_ends_the_answer_even_where_its_end_is_banned(
+    params: SamplingParams,
+) -> None:
+    end = 9
+    sampler = Sampler(
+        params, banned_token_ids=np.array([end]), constraint=OnlySome({4}, max_tokens=1, end=end)
+    )
+    assert [draw_tokens(make_logits(1), [sampler])[0] for _ in range(2)] == [4, end]
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0), NEUTRAL, *STAGED.values()])
+def test_where_nothing_is_left_nothing_is_drawn(params: SamplingParams) -> None:
+    nothing = Sampler(params, constraint=OnlySome(()))
+    banned = Sampler(params, banned_token_ids=np.array([3]), constraint=OnlySome({3}))
+    other = Sampler(SamplingParams(temperature=0))
+    logits = make_logits(3)
+    best = int(logits[2].argmax())
+    assert draw_tokens(logits, [nothing, banned, other]) == [NOTHING_DRAWN, NOTHING_DRAWN, best]
+
+
+def test_forced_tokens_are_taken_up_to_a_limit_and_never_an_end() -> None:
+    constraint = OnlySome({5})
+    sampler = Sampler(SamplingParams(), constraint=constraint)
+    assert take_forced(sampler, 4, frozenset()) == (5,)
+    assert take_forced(sampler, 0, frozenset()) == ()
+    assert take_forced(sampler, 4, frozenset({5})) == ()
+    assert constraint.taken == [5]
+    assert take_forced(Sampler(SamplingParams()), 4, frozenset()) == ()

@@ -11,12 +11,24 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from inference.domain.events import FinishReason, Usage
-from inference.domain.logprobs import AnswerPart, LikelyToken, ScoredToken
+from inference.domain.generation_result import GenerationResult
+from inference.domain.logprobs import LikelyToken, ScoredToken
+from inference.domain.message_deltas import (
+    Answer,
+    AssistantMessage,
+    ContentDelta,
+    MessageBuilder,
+    MessageDelta,
+    ReasoningDelta,
+    ToolCallArguments,
+    ToolCallBegin,
+    ToolCallEnd,
+)
 from inference.domain.timings import Timings
 from inference.openai.rendering import ChatRendering, CompletionRendering, timings_object
 
 SCHEMAS = Path(__file__).parents[2] / "schemas" / "openai.json"
-USAGE = Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=4)
+USAGE = Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=4, reasoning_tokens=2)
 TIMINGS = Timings(
     num_prompt_tokens=12,
     num_predicted_tokens=3,
@@ -56,6 +68,28 @@ def completion(wants_usage: bool = False, wants_logprobs: bool = False) -> Compl
     )
 
 
+def result(reason: FinishReason) -> GenerationResult:
+    return GenerationResult(reason, USAGE, TIMINGS)
+
+
+def said(text: str) -> Answer:
+    return Answer(AssistantMessage(text))
+
+
+def payloads(frames: bytes) -> list[bytes]:
+    """The JSON of each event."""
+    assert b"\r" not in frames
+    assert frames.endswith(b"\n\n")
+    lines = frames[:-2].split(b"\n\n")
+    assert all(line.startswith(b"data: ") for line in lines)
+    return [line.removeprefix(b"data: ") for line in lines]
+
+
+def payload(frames: bytes) -> bytes:
+    (only,) = payloads(frames)
+    return only
+
+
 def parsed(chunk: bytes, schema: str) -> dict[str, Any]:
     assert b"\n" not in chunk
     assert b"\r" not in chunk
@@ -67,13 +101,12 @@ def parsed(chunk: bytes, schema: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_whole_chat_answer(text: str) -> None:
-    value = parsed(
-        chat().whole(AnswerPart(text), FinishReason.STOP, USAGE, TIMINGS), "CreateChatCompletionResponse"
-    )
+    value = parsed(chat().whole(said(text), result(FinishReason.STOP)), "CreateChatCompletionResponse")
     choice = value["choices"][0]
     assert choice["message"] == {"role": "assistant", "content": text, "refusal": None}
     assert (choice["finish_reason"], choice["logprobs"], choice["index"]) == ("stop", None, 0)
     assert value["usage"]["prompt_tokens_details"] == {"cached_tokens": 4}
+    assert value["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
     assert value["usage"]["total_tokens"] == 15
     assert "timings" in value
     answer = ChatCompletion.model_validate(value)
@@ -93,9 +126,9 @@ def test_chat_chunks(text: str, wants_usage: bool) -> None:
     chunks = [
         parsed(chunk, "CreateChatCompletionStreamResponse")
         for chunk in (
-            rendering.role_chunk(),
-            rendering.text_chunk(AnswerPart(text)),
-            rendering.finish_chunk(FinishReason.LENGTH),
+            payload(rendering.begin(USAGE)),
+            payload(rendering.delta(ContentDelta(text))),
+            payloads(rendering.end(result(FinishReason.LENGTH)))[0],
         )
     ]
     for value in chunks:
@@ -113,7 +146,8 @@ def test_chat_chunks(text: str, wants_usage: bool) -> None:
 
 
 def test_the_usage_chunk_of_a_chat_has_no_choices() -> None:
-    value = parsed(chat(True).usage_chunk(USAGE, TIMINGS), "CreateChatCompletionStreamResponse")
+    _, last = payloads(chat(True).end(result(FinishReason.STOP)))
+    value = parsed(last, "CreateChatCompletionStreamResponse")
     assert value["choices"] == []
     assert value["usage"]["completion_tokens"] == 3
     assert value["timings"]["prompt_n"] == 12
@@ -124,9 +158,7 @@ def test_the_usage_chunk_of_a_chat_has_no_choices() -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_whole_completion(text: str) -> None:
-    value = parsed(
-        completion().whole(AnswerPart(text), FinishReason.LENGTH, USAGE, TIMINGS), "CreateCompletionResponse"
-    )
+    value = parsed(completion().whole(said(text), result(FinishReason.LENGTH)), "CreateCompletionResponse")
     assert value["choices"] == [{"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}]
     assert Completion.model_validate(value).choices[0].text == text
 
@@ -134,8 +166,11 @@ def test_a_whole_completion(text: str) -> None:
 @pytest.mark.parametrize("wants_usage", [False, True])
 def test_completion_chunks(wants_usage: bool) -> None:
     rendering = completion(wants_usage)
-    middle = json.loads(rendering.text_chunk(AnswerPart("Hi\n")))
-    last = json.loads(rendering.finish_chunk(FinishReason.STOP))
+    assert rendering.begin(USAGE) == b""
+    middle = json.loads(payload(rendering.delta(ContentDelta("Hi\n"))))
+    end = payloads(rendering.end(result(FinishReason.STOP)))
+    assert len(end) == (2 if wants_usage else 1)
+    last = json.loads(end[0])
     assert middle["choices"] == [{"index": 0, "text": "Hi\n", "logprobs": None, "finish_reason": None}]
     assert last["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"}]
     for value in (middle, last):
@@ -144,7 +179,7 @@ def test_completion_chunks(wants_usage: bool) -> None:
         assert value.pop("usage", None) is None
         value["choices"][0]["finish_reason"] = "stop"
         validator("CreateCompletionResponse").validate(value)
-    total = parsed(rendering.usage_chunk(USAGE, TIMINGS), "CreateCompletionResponse")
+    total = parsed(payloads(completion(True).end(result(FinishReason.STOP)))[1], "CreateCompletionResponse")
     assert total["choices"] == []
     assert Completion.model_validate(total).usage is not None
 
@@ -167,8 +202,8 @@ def test_rates_without_time_are_zero() -> None:
     assert (timings["prompt_per_second"], timings["predicted_per_second"]) == (0.0, 0.0)
 
 
-HALVES = AnswerPart(
-    "Hi😸",
+HALVES = Answer(
+    AssistantMessage("Hi😸"),
     (
         ScoredToken("Hi", b"Hi", -0.5, 0, (LikelyToken("Hi", b"Hi", -0.5), LikelyToken("<e>", None, -1.5))),
         ScoredToken("\ufffd", b"\xf0\x9f", -0.25, 2, (LikelyToken("\ufffd", b"\xf0", -0.125),)),
@@ -181,11 +216,14 @@ HALVES = AnswerPart(
 def test_logprobs_of_a_chat(is_stream: bool) -> None:
     rendering = chat(wants_logprobs=True)
     if is_stream:
-        value = parsed(rendering.text_chunk(HALVES), "CreateChatCompletionStreamResponse")
+        value = parsed(
+            payload(rendering.delta(ContentDelta("Hi😸"), HALVES.tokens)),
+            "CreateChatCompletionStreamResponse",
+        )
         ChatCompletionChunk.model_validate(value)
         assert value["choices"][0]["delta"] == {"content": "Hi😸"}
     else:
-        body = rendering.whole(HALVES, FinishReason.STOP, USAGE, TIMINGS)
+        body = rendering.whole(HALVES, result(FinishReason.STOP))
         value = parsed(body, "CreateChatCompletionResponse")
         ChatCompletion.model_validate(value)
     logprobs = value["choices"][0]["logprobs"]
@@ -208,11 +246,11 @@ def test_logprobs_of_a_chat(is_stream: bool) -> None:
 def test_logprobs_of_a_completion(is_stream: bool) -> None:
     rendering = completion(wants_logprobs=True)
     if is_stream:
-        value = json.loads(rendering.text_chunk(HALVES))
+        value = json.loads(payload(rendering.delta(ContentDelta("Hi😸"), HALVES.tokens)))
         value["choices"][0]["finish_reason"] = "stop"
         validator("CreateCompletionResponse").validate(value)
     else:
-        body = rendering.whole(HALVES, FinishReason.STOP, USAGE, TIMINGS)
+        body = rendering.whole(HALVES, result(FinishReason.STOP))
         value = parsed(body, "CreateCompletionResponse")
     assert Completion.model_validate(value).choices[0].text == "Hi😸"
     assert value["choices"][0]["logprobs"] == {
@@ -228,9 +266,96 @@ def test_logprobs_of_a_completion(is_stream: bool) -> None:
 
 
 def test_logprobs_of_an_answer_without_tokens_are_an_empty_list_and_not_null() -> None:
-    body = chat(wants_logprobs=True).whole(AnswerPart(""), FinishReason.STOP, USAGE, TIMINGS)
+    body = chat(wants_logprobs=True).whole(said(""), result(FinishReason.STOP))
     value = parsed(body, "CreateChatCompletionResponse")
     assert value["choices"][0]["logprobs"] == {"content": [], "refusal": None}
-    body = completion(wants_logprobs=True).whole(AnswerPart(""), FinishReason.STOP, USAGE, TIMINGS)
+    body = completion(wants_logprobs=True).whole(said(""), result(FinishReason.STOP))
     value = parsed(body, "CreateCompletionResponse")
     assert value["choices"][0]["logprobs"]["tokens"] == []
+
+
+CALLS: list[MessageDelta] = [
+    ReasoningDelta("I must "),
+    ReasoningDelta("look."),
+    ToolCallBegin(0, "call_1", "weather"),
+    ToolCallArguments(0, '{"city":'),
+    ToolCallArguments(0, ' "Rome"}'),
+    ToolCallEnd(0),
+    ToolCallBegin(1, "call_2", "time"),
+    ToolCallArguments(1, "{}"),
+    ToolCallEnd(1),
+]
+
+
+def with_tools() -> ChatRendering:
+    return ChatRendering(id="chatcmpl-1", created=1700, model="m", fingerprint="fp", offers_tools=True)
+
+
+def test_a_whole_answer_that_is_calls() -> None:
+    answer = Answer(MessageBuilder(CALLS).message())
+    value = parsed(
+        with_tools().whole(answer, result(FinishReason.TOOL_CALLS)), "CreateChatCompletionResponse"
+    )
+    assert value["choices"][0]["finish_reason"] == "tool_calls"
+    assert value["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "reasoning_content": "I must look.",
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "weather", "arguments": '{"city": "Rome"}'},
+            },
+            {"id": "call_2", "type": "function", "function": {"name": "time", "arguments": "{}"}},
+        ],
+    }
+    assert ChatCompletion.model_validate(value).choices[0].message.tool_calls
+
+
+def test_chunks_of_calls() -> None:
+    rendering = with_tools()
+    frames = rendering.begin(USAGE) + b"".join([rendering.delta(delta) for delta in CALLS])
+    frames += rendering.end(result(FinishReason.TOOL_CALLS))
+    values = [parsed(chunk, "CreateChatCompletionStreamResponse") for chunk in payloads(frames)]
+    deltas = [ChatCompletionChunk.model_validate(value).choices[0].delta for value in values]
+    assert [value["choices"][0]["delta"] for value in values] == [
+        {"role": "assistant", "content": None, "refusal": None},
+        {"reasoning_content": "I must "},
+        {"reasoning_content": "look."},
+        {
+            "tool_calls": [
+                {
+                    "index": 0,
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": ""},
+                }
+            ]
+        },
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"city":'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ' "Rome"}'}}]},
+        {
+            "tool_calls": [
+                {
+                    "index": 1,
+                    "id": "call_2",
+                    "type": "function",
+                    "function": {"name": "time", "arguments": ""},
+                }
+            ]
+        },
+        {"tool_calls": [{"index": 1, "function": {"arguments": "{}"}}]},
+        {},
+    ]
+    assert values[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert deltas[3].tool_calls is not None
+
+
+def test_tokens_of_a_call_are_listed_with_it() -> None:
+    value = parsed(
+        payload(with_tools().delta(ToolCallEnd(0), HALVES.tokens)), "CreateChatCompletionStreamResponse"
+    )
+    assert len(value["choices"][0]["logprobs"]["content"]) == 3
+    assert value["choices"][0]["delta"] == {}

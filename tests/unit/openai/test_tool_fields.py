@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from inference.domain.errors import UnsupportedParameter
+from inference.domain.errors import InvalidRequest, UnsupportedParameter
 from inference.domain.tools import ToolMode, ToolSpec, ToolUse
 from inference.openai.tool_fields import MAX_TOOLS, MAX_TOOLS_CHARS
+from inference.openai.validation import parse_chat_request
 from tests.unit.openai.bodies import chat, chat_refusal
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -173,3 +174,21 @@ def test_as_many_tools_as_openai_allows_but_not_any_size() -> None:
 def test_unknown_fields_of_tools_are_listed_once() -> None:
     tools = [{**function(name, cache=1), "eager": True} for name in "ab"]
     assert chat(tools=tools).ignored_parameters == ("tools[].eager", "tools[].function.cache")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type": "object", "properties": {"\\ud800": {}}}',
+        '{"type": "object", "description": "\\udfff"}',
+        '{"a":' * 130 + "1" + "}" * 130,
+        '{"a": 1, "a": 2}',
+        '{"a": NaN}',
+        '{"a": 1e999}',
+    ],
+)
+def test_schemas_that_nobody_could_write_again_are_no_json(schema: str) -> None:
+    tool = f'{{"type": "function", "function": {{"name": "f", "parameters": {schema}}}}}'
+    body = f'{{"model": "m", "messages": [{{"role": "user", "content": "x"}}], "tools": [{tool}]}}'
+    with pytest.raises(InvalidRequest):
+        parse_chat_request(body.encode(), strict_fields=False)

@@ -262,6 +262,13 @@ def test_the_variant_for_tools_is_taken() -> None:
     assert prompt(variants, says(HELLO)).template_source == PLAIN
 
 
+def test_an_administrators_template_takes_the_place_of_all_of_the_models() -> None:
+    variants = {"default": source(QWEN3), "tool_use": source(QWEN3)}
+    made = prompt(variants, WORK, PromptPolicy(template_source=PLAIN))
+    assert made.template_source == PLAIN
+    assert made.is_emulated
+
+
 # -- where the answer begins ----------------------------------------------------------------------
 
 

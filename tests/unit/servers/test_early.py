@@ -16,9 +16,10 @@ def status(
     method: bytes = b"POST",
     length: int | None = 0,
     keys: tuple[bytes, ...] = (),
+    api_keys: tuple[bytes, ...] = (),
     is_draining: bool = False,
 ) -> int | None:
-    error = RULES.refuse(RequestHead(method, target, length, keys), is_draining=is_draining)
+    error = RULES.refuse(RequestHead(method, target, length, keys, api_keys), is_draining=is_draining)
     return None if error is None else error.status
 
 
@@ -31,6 +32,15 @@ def test_a_credential_is_asked_for_under_v1_alone() -> None:
     assert status(b"/v1/models", method=b"OPTIONS") is None
     for target in (b"/", b"/v1x", b"/api/v1/", b"/healthz"):
         assert status(target) is None
+
+
+def test_the_key_may_be_in_x_api_key() -> None:
+    key = GOOD.removeprefix(b"Bearer ")
+    assert status(b"/v1/messages", api_keys=(key,)) is None
+    assert status(b"/v1/models", api_keys=(key,), keys=(GOOD,)) is None
+    assert status(b"/v1/messages", api_keys=(key, key)) == 401
+    assert status(b"/v1/messages", api_keys=(b"nonsense",)) == 401
+    assert status(b"/v1/messages", api_keys=(mint().plaintext.encode(),), keys=(GOOD,)) == 401
 
 
 def test_the_body_limit_holds_everywhere() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from inference.domain.errors import AuthenticationFailed, ServiceUnavailable
+from inference.domain.errors import AuthenticationFailed, ServerOverloaded, ServiceUnavailable
 from skippy_site.servers.refusal import headers_too_large, refusal, response_bytes, send_response
 
 REQUEST_ID = "6f1dd4a2-8a43-4a5c-9a44-0f5b0c6f3a11"
@@ -18,6 +18,24 @@ def test_a_refusal_is_the_error_object_with_an_id_and_closes() -> None:
     assert headers[b"connection"] == b"close"
     assert headers[b"www-authenticate"] == b"Bearer"
     assert orjson.loads(response.body)["error"]["code"] == "invalid_api_key"
+
+
+def test_on_anthropics_paths_it_is_anthropics_object() -> None:
+    response = refusal(
+        AuthenticationFailed("No."), path="/v1/messages/count_tokens", incoming_id=REQUEST_ID.encode()
+    )
+    headers = dict(response.headers)
+    assert headers[b"x-request-id"] == headers[b"request-id"] == REQUEST_ID.encode()
+    assert orjson.loads(response.body) == {
+        "type": "error",
+        "error": {"type": "authentication_error", "message": "No."},
+        "request_id": REQUEST_ID,
+    }
+
+
+def test_a_status_without_a_name_has_a_status_line() -> None:
+    response = refusal(ServerOverloaded("No."), path="/v1/messages")
+    assert response_bytes(response).startswith(b"HTTP/1.1 529 \r\n")
 
 
 def test_without_an_incoming_id_each_has_its_own() -> None:

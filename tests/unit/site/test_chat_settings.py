@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
+from inference.prompting.prompt import PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from skippy_site.env import EnvironmentProblem, read_environment
 
@@ -10,8 +13,7 @@ from skippy_site.env import EnvironmentProblem, read_environment
 def test_without_settings_chats_are_as_requests_say() -> None:
     defaults = read_environment({}).chat_defaults
     assert defaults == ChatDefaults(reasoning=ReasoningOptions(format=ReasoningFormat.AUTO))
-    assert not read_environment({}).chat_template_requests
-    assert not read_environment({}).force_tool_emulation
+    assert read_environment({}).prompt_policy == PromptPolicy()
 
 
 def test_all_of_them() -> None:
@@ -40,8 +42,21 @@ def test_all_of_them() -> None:
         ),
         wants_raw_text=True,
     )
-    assert environment.chat_template_requests
-    assert environment.force_tool_emulation
+    assert environment.prompt_policy == PromptPolicy(
+        allows_request_templates=True, forces_tool_emulation=True
+    )
+
+
+def test_a_template_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_text("{{ messages }}é")
+    assert read_environment({"SKIPPY_CHAT_TEMPLATE_FILE": str(file)}).prompt_policy == PromptPolicy(
+        template_source="{{ messages }}é"
+    )
+    file.write_bytes(b"\xff")
+    for path in (file, tmp_path, tmp_path / "none", "a\0b"):
+        with pytest.raises(EnvironmentProblem, match="SKIPPY_CHAT_TEMPLATE_FILE"):
+            read_environment({"SKIPPY_CHAT_TEMPLATE_FILE": str(path)})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""What a key, user or team has used of its limits by now: for people and programs that look, not for
+those that decide (`accounts.limits.desk`), who lock the counter first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounts.contracts import BudgetPeriod
+from accounts.limits.contracts import LimitScope
+from accounts.limits.counter import BudgetUse, Counter, Owner
+from accounts.limits.minute_window import MinuteWindow
+from accounts.models import LimitCounter
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """Requests and tokens of the last minute, requests that are open, and the tokens of the current day,
+    week and month in UTC. What open requests have reserved counts in the minute alone."""
+
+    requests_per_minute: int
+    tokens_per_minute: int
+    parallel_requests: int
+    tokens_per_day: int
+    tokens_per_week: int
+    tokens_per_month: int
+
+
+def limit_use_get(*, scope: LimitScope, owner_id: int, now: float) -> LimitUse | None:
+    """At `now` (Unix seconds). None where nothing is counted, since nothing was ever limited."""
+    row = LimitCounter.objects.filter(scope=scope.value, owner_id=owner_id).first()
+    if row is None:
+        return None
+    counter = Counter(
+        Owner(scope, owner_id),
+        MinuteWindow.from_numbers(row.window),
+        row.num_open,
+        used={
+            BudgetPeriod.DAY: BudgetUse(row.day_start, row.day_tokens),
+            BudgetPeriod.WEEK: BudgetUse(row.week_start, row.week_tokens),
+            BudgetPeriod.MONTH: BudgetUse(row.month_start, row.month_tokens),
+        },
+    )
+    counter.move_to(now)
+    return LimitUse(
+        counter.window.num_requests,
+        counter.window.num_tokens,
+        counter.num_open,
+        *(counter.used[period].num_tokens for period in BudgetPeriod),
+    )

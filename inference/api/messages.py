@@ -1,0 +1,60 @@
+"""POST /v1/messages and POST /v1/messages/count_tokens, on Anthropic's wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounts.contracts import Principal
+from accounts.scopes import Scope
+from inference.anthropic.rendering import MessageRendering, count_body
+from inference.anthropic.validation import parse_count_request, parse_messages_request
+from inference.api.consumer import ApiConsumer
+from inference.api.generating import GeneratingConsumer
+from inference.api.http import HttpRequest, ignored_headers
+from inference.api.question import Question
+from inference.openai.ids import new_message_id
+from inference.openai.protocol import ChatRequest
+from inference.runtime import Runtime
+from inference.services.caller import Caller
+from inference.services.generation_stream import GenerationStream
+from inference.streaming.lifecycle import RequestLifecycle
+
+
+class MessagesConsumer(GeneratingConsumer):
+    """Turns in, one message of blocks out."""
+
+    endpoint = "messages"
+
+    async def read(self, request: HttpRequest) -> ChatRequest:
+        return await self._runtime.parse(parse_messages_request, request.body)
+
+    def question(self, request: ChatRequest) -> Question:
+        model = self._runtime.catalog.model(request.model).description
+        return Question(request, MessageRendering(id=new_message_id(), model=model.id))
+
+    async def start(
+        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
+        return await self._runtime.generation.start_chat(request, caller, lifecycle)
+
+
+class CountTokensConsumer(ApiConsumer):
+    """How many tokens the prompt of these turns has. Generates nothing and leaves no record."""
+
+    methods = ("POST",)
+    needs_scope = Scope.INFERENCE
+
+    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._runtime = runtime
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        assert principal is not None
+        asked = await self._runtime.parse(parse_count_request, request.body)
+        num_tokens = await self._runtime.tokenization.count(
+            asked.conversation,
+            model_id=asked.model,
+            user_id=principal.user_id,
+            may_use=principal.limits.allows_model,
+        )
+        await self.respond.json(count_body(num_tokens), headers=ignored_headers(asked.ignored_parameters))

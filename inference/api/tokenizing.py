@@ -1,0 +1,56 @@
+"""POST /v1/tokenize and POST /v1/detokenize. They generate nothing and so leave no record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounts.contracts import Principal
+from accounts.scopes import Scope
+from inference.api.consumer import ApiConsumer
+from inference.api.http import HttpRequest, ignored_headers
+from inference.openai.tokenization import (
+    detokenize_body,
+    parse_detokenize_request,
+    parse_tokenize_request,
+    tokenize_body,
+)
+from inference.runtime import Runtime
+
+
+class TokenizeConsumer(ApiConsumer):
+    """A prompt or messages in, token ids out."""
+
+    methods = ("POST",)
+    needs_scope = Scope.INFERENCE
+
+    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._runtime = runtime
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        assert principal is not None
+        asked = await self._runtime.parse(parse_tokenize_request, request.body)
+        tokens = await self._runtime.tokenization.tokenize(
+            asked, user_id=principal.user_id, may_use=principal.limits.allows_model
+        )
+        body = tokenize_body(tokens.ids, tokens.strings, max_request_tokens=tokens.max_request_tokens)
+        await self.respond.json(body, headers=ignored_headers(asked.ignored_parameters))
+
+
+class DetokenizeConsumer(ApiConsumer):
+    """Token ids in, their text out."""
+
+    methods = ("POST",)
+    needs_scope = Scope.INFERENCE
+
+    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._runtime = runtime
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        assert principal is not None
+        asked = await self._runtime.parse(parse_detokenize_request, request.body)
+        text = await self._runtime.tokenization.detokenize(
+            asked, user_id=principal.user_id, may_use=principal.limits.allows_model
+        )
+        await self.respond.json(detokenize_body(text), headers=ignored_headers(asked.ignored_parameters))

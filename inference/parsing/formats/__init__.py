@@ -1,0 +1,1 @@
+"""How models write calls and thinking: one family of chat templates a module."""

@@ -1,0 +1,112 @@
+"""Text to token ids and back for callers: the same prompts that generating starts from, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inference.domain.conversation import Conversation
+from inference.domain.errors import InvalidRequest
+from inference.domain.tokenizer import Tokenizer
+from inference.openai.tokenization import MAX_TEXT_BYTES, DetokenizeRequest, TokenizeRequest
+from inference.services.chat_defaults import ChatDefaults
+from inference.services.chat_prompts import chat_prompt
+from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.prompt_pool import PromptPool
+from inference.services.prompt_size import conversation_bytes
+
+# Twice what a text may have: the estimate counts much for each message.
+MAX_CONVERSATION_BYTES = 2 * MAX_TEXT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token ids, each one's text where that was asked for, and how many a request may have."""
+
+    ids: tuple[int, ...]
+    strings: tuple[str, ...] | None
+    max_request_tokens: int
+
+
+class TokenizationService:
+    """All work is done on the prompt pool, where users take turns. `may_use` says which models are there
+    for the caller. Every method raises ModelNotFound and InvalidRequest."""
+
+    def __init__(
+        self, *, catalog: ModelCatalog, prompt_pool: PromptPool, chat_defaults: ChatDefaults
+    ) -> None:
+        self._catalog = catalog
+        self._chat_defaults = chat_defaults
+        self._prompt_pool = prompt_pool
+
+    async def tokenize(
+        self, request: TokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]
+    ) -> Tokens:
+        model = self._model(request.model, may_use)
+        if request.conversation is not None:
+            ids = await self._conversation_ids(model, request.conversation, user_id)
+        else:
+            ids = await self._prompt_pool.run(user_id, lambda: _prompt_ids(model.tokenizer, request))
+        strings = None
+        if request.wants_token_strings:
+            strings = tuple([_bytes_of(model.tokenizer, one).decode("utf-8", "replace") for one in ids])
+        return Tokens(ids, strings, model.description.max_request_tokens)
+
+    async def count(
+        self,
+        conversation: Conversation,
+        *,
+        model_id: str | None,
+        user_id: int,
+        may_use: Callable[[str], bool],
+    ) -> int:
+        """How many tokens generating would start from, also where that is more than fit."""
+        return len(await self._conversation_ids(self._model(model_id, may_use), conversation, user_id))
+
+    async def _conversation_ids(
+        self, model: ServedModel, conversation: Conversation, user_id: int
+    ) -> tuple[int, ...]:
+        if conversation_bytes(conversation) > MAX_CONVERSATION_BYTES:
+            raise InvalidRequest(
+                f"Invalid 'messages': more than {MAX_CONVERSATION_BYTES} bytes are not counted.",
+                param="messages",
+            )
+        parts = [part for message in conversation.messages for part in message.media]
+        model.media.check(parts)
+        filled = self._chat_defaults.fill_conversation(conversation)
+        files = await model.media.load(parts)
+        prompt, _ = await self._prompt_pool.run(
+            user_id, lambda: chat_prompt(model, filled, files, must_fit=False)
+        )
+        return prompt.token_ids
+
+    async def detokenize(
+        self, request: DetokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]
+    ) -> str:
+        """The text of the tokens; bytes that are no UTF-8 become U+FFFD, control tokens their names."""
+        tokenizer = self._model(request.model, may_use).tokenizer
+        if request.token_ids and max(request.token_ids) >= tokenizer.num_tokens:
+            raise InvalidRequest(
+                f"Invalid 'tokens': the token ids of this model are 0 to {tokenizer.num_tokens - 1}.",
+                param="tokens",
+            )
+        return await self._prompt_pool.run(user_id, lambda: _text(tokenizer, request.token_ids))
+
+    def _model(self, model_id: str | None, may_use: Callable[[str], bool]) -> ServedModel:
+        if model_id is None:
+            return self._catalog.default(may_use=may_use)
+        return self._catalog.model(model_id, may_use=may_use)
+
+
+def _prompt_ids(tokenizer: Tokenizer, request: TokenizeRequest) -> tuple[int, ...]:
+    text, add_special = request.prompt or "", request.adds_special_tokens
+    return tuple(tokenizer.tokenize(text, add_special=add_special, parse_special=False))
+
+
+def _text(tokenizer: Tokenizer, token_ids: tuple[int, ...]) -> str:
+    return b"".join([_bytes_of(tokenizer, one) for one in token_ids]).decode("utf-8", "replace")
+
+
+def _bytes_of(tokenizer: Tokenizer, token_id: int) -> bytes:
+    """What a token adds to the text; the name of one that adds nothing."""
+    return tokenizer.pieces[token_id] or tokenizer.control_texts.get(token_id, "").encode()

@@ -1,0 +1,1 @@
+"""Transcripts of all families of models."""
