@@ -2,8 +2,8 @@
 
 OpenAI's own are `{"type": "image_url", "image_url": {"url": …}}` and `{"type": "input_audio",
 "input_audio": {"data": …}}`; others send the string where the object is expected, call the part as
-the Responses API does, or put `url` or `data` right into it. What the file is, its content says, not its
-declared type.
+the Responses API does, or put `url` or `data` right into it; Anthropic's `image` has a `source`. What the
+file is, its content says, not its declared type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MEDIA_KINDS = {
 }
 # Known, and not served: their loss would change the answer.
 UNSERVED_KINDS = frozenset(("video_url", "input_video", "video", "file", "input_file"))
-_PLACES = (*MEDIA_KINDS, "url", "data")
+_PLACES = (*MEDIA_KINDS, "source", "url", "data")
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _DATA_URL = re.compile(r"data:[^,]*;\s*base64\s*", re.IGNORECASE)
 
