@@ -29,6 +29,7 @@ MEDIA_KINDS = {
 UNSERVED_KINDS = frozenset(("video_url", "input_video", "video", "file", "input_file"))
 _PLACES = (*MEDIA_KINDS, "source", "url", "data")
 _BLANKS = re.compile(r"[ \t\r\n]+")
+_MAX_HEAD_CHARS = 1000
 _DATA_URL = re.compile(r"data:[^,]*;\s*base64\s*", re.IGNORECASE)
 
 
@@ -55,7 +56,7 @@ def _decoded(text: str, param: str) -> bytes:
     """The bytes of a data: URL, or of bare base64: standard, or URL-safe; with padding or without."""
     if text[:5].lower() == "data:":
         head, comma, text = text.partition(",")
-        if not comma or not _DATA_URL.fullmatch(head):
+        if not comma or len(head) > _MAX_HEAD_CHARS or not _DATA_URL.fullmatch(head):
             _refuse(param, "its data: URL must be of the form data:…;base64,…")
     elif ":" in text[:32]:
         _refuse(param, "its URL must be a data: URL, or one of http or https")
