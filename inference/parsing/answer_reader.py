@@ -105,17 +105,19 @@ class AnswerReader:
         """Token by token: the counts must end with the one that ends the answer."""
         deltas: list[MessageDelta] = []
         num_tokens = num_reasoning = 0
+        is_plain = self._text.is_plain
         is_ended = self._content_stops.is_stopped or parser.is_complete
         for token_id in token_ids:
             if is_ended:
                 break
-            found = parser.feed(self._text.feed((token_id,)).text)
+            ids = (token_id,)
+            found = parser.feed(self._text.feed_plain(ids) if is_plain else self._text.feed(ids).text)
             num_tokens += 1
             num_reasoning += parser.is_reasoning
             if found:
                 deltas += self._visible(found)
             is_ended = self._content_stops.is_stopped or parser.is_complete
-        tokens = self._scores.tokens(logprobs[:num_tokens], self._text.take_spans())
+        tokens = () if is_plain else self._scores.tokens(logprobs[:num_tokens], self._text.take_spans())
         return ReadPart(tuple(deltas), tokens, num_tokens, num_reasoning, is_ended)
 
     def _visible(self, found: Iterable[MessageDelta]) -> list[MessageDelta]:
