@@ -84,18 +84,35 @@ class EmbeddingRows(Protocol):
     def __array__(self) -> Any: ...
 
 
+class OffsetArray(Protocol):
+    """int32 (3, num_tokens), never changed. (numpy's, which this layer does not know.)"""
+
+    def __array__(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MediaGrid:
+    """The places of rows in models that have them in a plane (M-RoPE): `offsets` in time, from the top
+    and from the left, counted from where the piece begins. It takes up `num_positions` positions,
+    however many rows it has."""
+
+    offsets: OffsetArray
+    num_positions: int
+
+
 @dataclass(frozen=True, slots=True)
 class MediaPiece:
     """A stretch of what stands for a picture or a sound in the prompt.
 
     Either tokens of the model's own (which say that a picture begins, or where its next tile is), or,
     where `is_embedded`, rows of embeddings under made-up ids. Without `is_causal` the rows see each
-    other in both directions, and must be computed all at once.
+    other in both directions, and must be computed all at once. Without a `grid` one stands behind the other.
     """
 
     token_ids: tuple[int, ...]
     is_embedded: bool = False
     is_causal: bool = True
+    grid: MediaGrid | None = None
 
 
 class MediaProjector(Protocol):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.signals import TokenSignal
-from inference.engine.sequence import EmbeddingArray, Sequence, TokenArray
+from inference.engine.sequence import EmbeddingArray, PlaceArray, Sequence, TokenArray
 
 FlagArray = NDArray[np.int8]
 
@@ -35,6 +35,7 @@ class StepPlan:
 
     With `embeddings` (float32, one row for each token) these are computed instead of what the ids
     stand for; all of a batch or none of it. Without `is_causal` its tokens see those behind them, too.
+    `places` (int32, 4 rows) are theirs in models that have them in a plane, instead of `positions`.
     """
 
     token_ids: TokenArray
@@ -46,6 +47,7 @@ class StepPlan:
     outputs: tuple[Sequence, ...]
     embeddings: EmbeddingArray | None = None
     is_causal: bool = True
+    places: PlaceArray | None = None
 
     @classmethod
     def build(cls, decoding: list[Sequence], prefills: list[PrefillChunk]) -> StepPlan:
@@ -58,14 +60,15 @@ class StepPlan:
         is_output = np.ones(num_tokens, dtype=np.int8)
         if num_decodes:
             token_ids[:num_decodes] = [sequence.last_token_id for sequence in decoding]
-            positions[:num_decodes] = [sequence.num_computed for sequence in decoding]
+            positions[:num_decodes] = [one.num_computed - one.num_saved_positions for one in decoding]
             sequence_ids[:num_decodes] = [sequence.sequence_id for sequence in decoding]
         outputs = decoding
         row = num_decodes
         for chunk in prefills:
             sequence, end = chunk.sequence, row + chunk.num_tokens
             token_ids[row:end] = sequence.pending(chunk.num_tokens)
-            positions[row:end] = np.arange(sequence.num_computed, sequence.num_computed + chunk.num_tokens)
+            begin = sequence.next_position
+            positions[row:end] = np.arange(begin, begin + chunk.num_tokens)
             sequence_ids[row:end] = sequence.sequence_id
             is_output[row:end] = 0
             if chunk.is_last:
@@ -81,10 +84,13 @@ class StepPlan:
         """A batch of embeddings, each chunk within one run; one that is not causal stands alone."""
         rows = [chunk.sequence.pending_embeddings(chunk.num_tokens) for chunk in chunks]
         runs = [chunk.sequence.media_run for chunk in chunks]
+        places = [chunk.sequence.pending_places(chunk.num_tokens) for chunk in chunks]
+        in_plane = [one for one in places if one is not None]
         return replace(
             cls.build([], chunks),
             embeddings=rows[0] if len(rows) == 1 else np.concatenate(rows),
             is_causal=all(run is None or run.is_causal for run in runs),
+            places=np.concatenate(in_plane, axis=1) if len(in_plane) == len(chunks) else None,
         )
 
     def is_for(self, decoding: list[Sequence]) -> bool:
@@ -95,7 +101,7 @@ class StepPlan:
         """The next step of the same decoding sequences, in the same arrays: between two arrivals that
         is every step. What the arrays held before is gone."""
         self.token_ids[:] = [sequence.last_token_id for sequence in self.decoding]
-        self.positions[:] = [sequence.num_computed for sequence in self.decoding]
+        self.positions[:] = [one.num_computed - one.num_saved_positions for one in self.decoding]
         return self
 
     @property

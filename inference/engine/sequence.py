@@ -13,10 +13,12 @@ from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.lanes import Lane
+from inference.engine.positions import PositionMap
 from inference.engine.signals import SignalWatch
 
 TokenArray = NDArray[np.int32]
 EmbeddingArray = NDArray[np.float32]
+PlaceArray = NDArray[np.int32]
 
 
 class SequenceState(Enum):
@@ -79,6 +81,7 @@ class Sequence:
         "num_preemptions",
         "num_promised",
         "num_prompt_tokens",
+        "num_saved_positions",
         "order",
         "request",
         "sequence_id",
@@ -106,6 +109,8 @@ class Sequence:
         self.num_awaited = 0
         self.num_promised = 0
         self.num_prompt_tokens = len(request.prompt_token_ids)
+        # By how much the position of a generated token is less than its number.
+        self.num_saved_positions = sum([run.num_saved_positions for run in request.media])
         self.max_tokens = request.max_tokens
         self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
@@ -161,6 +166,25 @@ class Sequence:
                 return border - self.num_computed
         return self.num_remaining
 
+    @property
+    def next_position(self) -> int:
+        """Where its next token stands, or the run that this is the first one of begins."""
+        if not self.num_saved_positions:
+            return self.num_computed
+        return PositionMap(self.request.media).position(self.num_computed)
+
+    def pending_places(self, num_tokens: int) -> PlaceArray | None:
+        """Where the next `num_tokens` rows of its run stand, int32 (4, num_tokens): in time, from the
+        top, from the left, and 0; None where they stand behind each other."""
+        run = self.media_run
+        if run is None or run.grid is None:
+            return None
+        begin = self.num_computed - run.start
+        places: PlaceArray = np.zeros((4, num_tokens), dtype=np.int32)
+        places[:3] = np.asarray(run.grid.offsets, dtype=np.int32)[:, begin : begin + num_tokens]
+        places[:3] += self.next_position
+        return places
+
     def pending_embeddings(self, num_tokens: int) -> EmbeddingArray:
         """The next `num_tokens` rows of the run that it is in, float32 (num_tokens, width)."""
         run = self.media_run
@@ -174,7 +198,9 @@ class Sequence:
         """At most `num_tokens`, and no run of embeddings is cut there: a part of a picture is nothing to
         share or to go on from."""
         for run in self.request.media:
-            if run.start < num_tokens < run.end:
+            # One in a plane that nothing follows cannot be told from a part of it (positions.py).
+            end = run.end if run.grid is None else run.end + 1
+            if run.start < num_tokens < end:
                 return run.start
         return num_tokens
 

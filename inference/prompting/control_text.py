@@ -148,7 +148,8 @@ class PromptMarks:
 
     def unmarked(self, text: str) -> str:
         """`text`, as it was rendered, without marks."""
-        return re.sub(f"{self._nonce}[fmloe]", "", text)
+        first, *others = text.split(self._nonce)
+        return first + "".join([piece[1:] for piece in others])
 
     def segments(self, rendered: str) -> list[Segment]:
         """Apart at the marks. What lies between the first and the last cut of one string is the
@@ -156,8 +157,9 @@ class PromptMarks:
         costs three calls of the tokenizer and not thousands."""
         if not self._is_used:
             return [Segment(rendered, is_plain=False)]
-        pieces = re.split(f"{self._nonce}([fmlo])", rendered)
-        texts, marks = pieces[::2], ["o", *pieces[1::2], "o"]
+        # Split and not searched for: a pattern with the nonce in it would be compiled for each rendering.
+        first, *others = rendered.split(self._nonce)
+        texts, marks = [first, *[piece[1:] for piece in others]], ["o", *[piece[:1] for piece in others], "o"]
         segments: list[Segment] = []
         plain: list[str] = []
         for text, before, after in zip(texts, marks, marks[1:], strict=False):

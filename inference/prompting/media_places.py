@@ -35,7 +35,7 @@ def put_media(
     index = 0
     for piece in pieces:
         if piece.is_embedded:
-            places.append(MediaPlace(start + len(ids), mark, index, piece.is_causal))
+            places.append(MediaPlace(start + len(ids), mark, index, piece))
             index += 1
         ids += piece.token_ids
     return tuple(ids)

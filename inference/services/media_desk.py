@@ -212,7 +212,8 @@ class MediaDesk:
 
 
 def _run(media: EncodedMedia, place: MediaPlace) -> MediaRun:
-    return MediaRun(place.start, media.rows[place.index], place.is_causal, owner=media)
+    piece = place.piece
+    return MediaRun(place.start, media.rows[place.index], piece.is_causal, piece.grid, owner=media)
 
 
 def _refusal(part: MediaPart, reason: str) -> InvalidRequest:

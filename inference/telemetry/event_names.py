@@ -34,6 +34,8 @@ FINISH_REASONS = "gen_ai.response.finish_reasons"
 _OPERATIONS = {
     "chat.completions": ("chat_completion", "chat"),
     "completions": ("completion", "text_completion"),
+    "messages": ("messages", "chat"),
+    "responses": ("responses", "chat"),
 }
 """By endpoint: the operation's published name, and OpenTelemetry's gen_ai.operation.name."""
 

@@ -174,7 +174,7 @@ class MixedService:
             loader=self.loader,
             recorder=self,
             ledger=ForgetfulLedger(),
-            answer_keeping=AnswerKeeping(kept, kept),
+            answer_keeping=AnswerKeeping(kept, kept, kept),
             clock=SystemClock(),
             database_probe=self._is_there,
             broker_probe=self._is_there,

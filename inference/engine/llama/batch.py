@@ -31,7 +31,8 @@ class LlamaBatch:
         self._embedding_width = embedding_width
         self._embeddings: EmbeddingArray | None = None
         self._token_ids = np.zeros(capacity, dtype=np.int32)
-        self._positions = np.zeros(capacity, dtype=np.int32)
+        # Embeddings have four each in models with places in a plane, token ids one.
+        self._positions = np.zeros(4 * capacity, dtype=np.int32)
         self._num_sequences = np.ones(capacity, dtype=np.int32)
         self._sequence_ids = np.zeros(capacity, dtype=np.int32)
         self._is_output = np.zeros(capacity, dtype=np.int8)
@@ -61,7 +62,10 @@ class LlamaBatch:
         if not 0 < num_tokens <= self.capacity:
             raise ValueError(f"a batch of {num_tokens} tokens does not fit {self.capacity}")
         self._token_ids[:num_tokens] = plan.token_ids
-        self._positions[:num_tokens] = plan.positions
+        if plan.places is None:
+            self._positions[:num_tokens] = plan.positions
+        else:
+            self._positions[: 4 * num_tokens] = plan.places.reshape(-1)
         if is_repeated:
             return
         self._set_embeddings(plan.embeddings, num_tokens)

@@ -151,12 +151,12 @@ class LlamaContext:
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
 
-    def copy(self, source_id: int, target_id: int, num_tokens: int) -> None:
-        """Give the cells at positions [0, num_tokens) of a sequence to another one, too. Nothing is
+    def copy(self, source_id: int, target_id: int, num_positions: int) -> None:
+        """Give the cells at positions [0, num_positions) of a sequence to another one, too. Nothing is
         moved; under the unified pool it is a mark on each cell. Recurrent memory ignores the range."""
         self._check_sequence(source_id)
         self._check_sequence(target_id)
-        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, 0, num_tokens)
+        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, 0, num_positions)
 
     def last_position(self, sequence_id: int) -> int:
         """The highest position with a cell, -1 where the sequence has none."""

@@ -19,7 +19,7 @@ import numpy as np
 from llama_cpp import mtmd_cpp
 
 from inference.domain.errors import GenerationFailed
-from inference.domain.media import MediaKind, MediaPiece, Picture, Sound, UnreadableMedia
+from inference.domain.media import MediaGrid, MediaKind, MediaPiece, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import media_token_ids
 from inference.engine.config import EngineConfig
 from inference.engine.llama.library import log_callback
@@ -61,6 +61,7 @@ class LlamaProjector:
         self._model = model
         self._max_tokens_at_once = config.max_tokens_at_once
         self._width: int = llama_cpp.llama_model_n_embd_inp(model.pointer)
+        self._has_plane: bool = mtmd_cpp.mtmd_decode_use_mrope(pointer)
         self.row_bytes = 4 * self._width
         self._lifetime = NativeLifetime(lambda: mtmd_cpp.mtmd_free(pointer))
         kinds = set()
@@ -75,7 +76,7 @@ class LlamaProjector:
     def load(cls, path: Path, model: ProjectedModel, config: EngineConfig) -> LlamaProjector:
         """Read the file; takes up to seconds. A damaged one may end the process (projector_trial.py knows
         before). Raises ModelLoadError: no such file, one that does not fit
-        the model, or a model whose positions are of a kind that is not supported here."""
+        the model."""
         try:
             with path.open("rb") as file:
                 is_gguf = file.read(4) == b"GGUF"
@@ -93,12 +94,6 @@ class LlamaProjector:
             raise ModelLoadError(
                 f"llama.cpp cannot use the projector {path.name} with {model.path.name}: the file is "
                 "damaged, of an unknown kind, or belongs to another model (see the log)."
-            )
-        if mtmd_cpp.mtmd_decode_use_mrope(pointer):
-            mtmd_cpp.mtmd_free(pointer)
-            raise ModelLoadError(
-                f"{model.path.name} gives the places of a picture in two dimensions (M-RoPE), which is not "
-                "supported yet; without SKIPPY_MMPROJ it serves text."
             )
         projector = cls(pointer, path, model, config)
         logger.info("%r", projector)
@@ -120,7 +115,23 @@ class LlamaProjector:
                 f"it takes {num_tokens} tokens that must be computed at once, and this service computes "
                 f"{self._max_tokens_at_once}"
             )
-        return MediaPiece(media_token_ids(item.digest, index, num_tokens), True, is_causal)
+        ids = media_token_ids(item.digest, index, num_tokens)
+        return MediaPiece(ids, True, is_causal, self._grid(chunk, num_tokens))
+
+    def _grid(self, chunk: Any, num_tokens: int) -> MediaGrid | None:
+        """Where the rows stand, as libmtmd's own helper says; sounds stand one behind the other."""
+        if not self._has_plane:
+            return None
+        image = mtmd_cpp.mtmd_input_chunk_get_tokens_image(chunk)
+        if not image:
+            behind = np.arange(num_tokens, dtype=np.int32)
+            return MediaGrid(np.stack([behind, behind, behind]), num_tokens)
+        places = (mtmd_cpp.mtmd_decoder_pos * num_tokens)()
+        mtmd_cpp.mtmd_helper_image_get_decoder_pos(image, 0, places)
+        # Four numbers for each: time, left, top, and one that no model of ours uses.
+        numbers = np.frombuffer(places, dtype=np.int32).reshape(num_tokens, 4)
+        num_positions: int = mtmd_cpp.mtmd_input_chunk_get_n_pos(chunk)
+        return MediaGrid(np.ascontiguousarray(numbers[:, [0, 2, 1]].T), num_positions)
 
     def encode(self, item: Picture | Sound) -> tuple[EmbeddingArray, ...]:
         with self._chunks(item) as chunks:

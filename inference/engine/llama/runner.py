@@ -19,11 +19,13 @@ from inference.engine.llama.signals import SignalMeter
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
+from inference.engine.positions import PositionMap
 
 logger = logging.getLogger(__name__)
 
 # A long literal is forced piece by piece: others in the batch wait for each.
 MAX_FORCED_TOKENS = 32
+_PLAIN = PositionMap(())
 
 _OUTCOMES = {
     DecodeStatus.NO_CELLS: StepOutcome.NO_CELLS,
@@ -46,6 +48,8 @@ class LlamaRunner:
         self._watched: set[int] = set()
         self._scored: set[int] = set()
         self._constrained: set[int] = set()
+        # Those with pictures in a plane.
+        self._maps: dict[int, PositionMap] = {}
         # Steady decoding repeats its plan.
         self._last_plan: StepPlan | None = None
         self._last_samplers: list[Sampler] = []
@@ -97,6 +101,8 @@ class LlamaRunner:
         if request.constraint is not None:
             constraint = request.constraint.begin()
             self._constrained.add(sequence_id)
+        if any(run.grid is not None for run in request.media):
+            self._maps[sequence_id] = PositionMap(request.media)
         must_go_on = request.ignore_eos or request.min_tokens > 0
         self._samplers[sequence_id] = Sampler(
             request.sampling,
@@ -167,26 +173,32 @@ class LlamaRunner:
         return self._meter.measure(logits, rows)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
-        num_computed = self._context.last_position(sequence_id) + 1
-        if num_computed <= max_tokens:
-            return num_computed
-        if max_tokens > 0 and self._context.remove(sequence_id, max_tokens):
-            return max_tokens
+        positions = self._maps.get(sequence_id, _PLAIN)
+        last_position = self._context.last_position(sequence_id)
+        num_kept = positions.uncut(min(positions.num_tokens(last_position), max_tokens))
+        first_removed = positions.position(num_kept)
+        if first_removed > last_position:
+            return num_kept
+        if num_kept > 0 and self._context.remove(sequence_id, first_removed):
+            return num_kept
         self._context.remove(sequence_id)
         return 0
 
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
-        if self._context.last_position(source_id) + 1 < num_tokens:
+        # Both have the same tokens there, so the same positions.
+        num_positions = self._maps.get(target_id, _PLAIN).position(num_tokens)
+        if self._context.last_position(source_id) + 1 < num_positions:
             return False
-        self._context.copy(source_id, target_id, num_tokens)
-        if self._context.last_position(target_id) + 1 == num_tokens:
+        self._context.copy(source_id, target_id, num_positions)
+        if self._context.last_position(target_id) + 1 == num_positions:
             return True
         self._context.remove(target_id)
         return False
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
+        is_there = self.rewind(sequence_id, num_tokens) == num_tokens
         self._forget(sequence_id)
-        return self.rewind(sequence_id, num_tokens) == num_tokens
+        return is_there
 
     def close_sequence(self, sequence_id: int) -> None:
         self._forget(sequence_id)
@@ -194,6 +206,7 @@ class LlamaRunner:
 
     def _forget(self, sequence_id: int) -> None:
         self._samplers.pop(sequence_id, None)
+        self._maps.pop(sequence_id, None)
         self._watched.discard(sequence_id)
         self._scored.discard(sequence_id)
         self._constrained.discard(sequence_id)

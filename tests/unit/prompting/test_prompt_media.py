@@ -48,9 +48,9 @@ def test_pictures_stand_where_they_were_put() -> None:
     assert prompt.token_ids == (*before, *IDS, *ids_of("\n"), -1, -2, -3, *ids_of(f"\nthere{TAIL}"))
     start = len(before)
     assert prompt.media == (
-        MediaPlace(start + 1, one.mark, 0),
-        MediaPlace(start + 5, one.mark, 1, is_causal=False),
-        MediaPlace(start + 7, other.mark, 0),
+        MediaPlace(start + 1, one.mark, 0, PIECES[1]),
+        MediaPlace(start + 5, one.mark, 1, PIECES[3]),
+        MediaPlace(start + 7, other.mark, 0, PIECES[1]),
     )
 
 

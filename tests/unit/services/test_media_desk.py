@@ -69,7 +69,9 @@ class Bench:
 
     async def read(self, *parts: MediaPart, user_id: int = 1) -> tuple[MediaRun, ...]:
         items = self.desk.lay_out(await self.desk.load(parts))
-        places = [MediaPlace(index, item.file.part.mark, 0) for index, item in enumerate(items)]
+        places = [
+            MediaPlace(index, item.file.part.mark, 0, item.pieces[1]) for index, item in enumerate(items)
+        ]
         return await self.desk.encode(items, places, user_id=user_id)
 
 

@@ -1,0 +1,122 @@
+"""The official client's Responses API, unchanged, against the live service and the real model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import jsonschema
+import openai
+import pytest
+
+from tests.contract.api.test_schemas import SCHEMAS, validate
+
+
+@pytest.fixture
+def keeping(live):
+    """A client whose key keeps text."""
+    made = live.manage("api_key_create", "--user", "ada", "--name", "keeping", "--keeps-text", "--json")
+    return live.client(api_key=json.loads(made)["key"])
+
+
+def test_a_response(live):
+    answer = live.client().responses.create(
+        model=live.model, instructions="You are terse.", input="Name one colour.", max_output_tokens=16
+    )
+
+    assert answer.status in ("completed", "incomplete")
+    assert answer.output_text
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+    assert answer.store is False
+
+
+def test_a_stream_equals_the_whole_response_at_temperature_zero(live):
+    client = live.client()
+    asked: dict[str, Any] = {
+        "model": live.model,
+        "input": [{"role": "user", "content": "Repeat exactly: 😸👩‍👩‍👧 你好 naïve"}],
+        "temperature": 0,
+        "max_output_tokens": 24,
+    }
+    whole = client.responses.create(**asked)
+    with client.responses.stream(**asked) as stream:
+        events = list(stream)
+
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == whole.output_text == events[-1].response.output_text
+    assert events[-1].type == f"response.{whole.status}"
+    assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
+
+
+def test_what_is_sent_fits_the_schemas(live):
+    asked = {
+        "model": live.model,
+        "input": "hi",
+        "max_output_tokens": 16,
+        "include": ["message.output_text.logprobs"],
+    }
+    validate(live.post("/responses", {**asked, "top_logprobs": 2}).json(), "Response")
+    event = jsonschema.Draft202012Validator({"$ref": "#/components/schemas/ResponseStreamEvent", **SCHEMAS})
+    frames = live.post("/responses", {**asked, "stream": True}).text.removesuffix("\n\n").split("\n\n")
+    assert frames[-1] == "data: [DONE]"
+    events = [json.loads(frame.split("\ndata: ", 1)[1]) for frame in frames[:-1]]
+    for one in events:
+        event.validate(one)
+    assert [one["sequence_number"] for one in events] == list(range(len(events)))
+
+
+def test_a_conversation_is_stored_and_gone_on_from(live, keeping):
+    first = keeping.responses.create(model=live.model, input="My name is Ada.", max_output_tokens=16)
+    with keeping.responses.stream(
+        model=live.model,
+        input="What is my name?",
+        previous_response_id=first.id,
+        # Only of a response that ends by itself does the client give the whole.
+        extra_body={"stop": ["e"], "max_output_tokens": 200},
+    ) as stream:
+        second = stream.get_final_response()
+
+    assert second.previous_response_id == first.id
+    assert second.usage.input_tokens > first.usage.input_tokens
+    found = keeping.responses.retrieve(second.id)
+    assert (found.id, found.output_text, found.store) == (second.id, second.output_text, True)
+    items = keeping.responses.input_items.list(second.id, order="asc", limit=2)
+    assert [item.role for item in items] == ["user", "assistant", "user"]
+    listed = httpx.get(
+        f"{live.url}/v1/responses/{second.id}/input_items",
+        headers={"Authorization": f"Bearer {keeping.api_key}"},
+    )
+    validate(listed.json(), "ResponseItemList")
+    with pytest.raises(openai.NotFoundError):
+        live.client().responses.retrieve(second.id)
+    keeping.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        keeping.responses.retrieve(first.id)
+    with pytest.raises(openai.NotFoundError):
+        keeping.responses.create(model=live.model, input="x", previous_response_id=second.id)
+
+
+def test_errors_are_the_clients_own(live):
+    client = live.client()
+    with pytest.raises(openai.BadRequestError) as refusal:
+        client.responses.create(model=live.model, input="x", store=True)
+    assert refusal.value.param == "store"
+    with pytest.raises(openai.BadRequestError) as refusal:
+        client.responses.create(model=live.model, input="x", tools=[{"type": "web_search"}])
+    assert "web_search" in refusal.value.message
+    with pytest.raises(openai.BadRequestError) as refusal:
+        client.responses.create(model=live.model, input="tok " * 100_000)
+    assert (refusal.value.code, refusal.value.param) == ("context_length_exceeded", "input")
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model=live.model, input="x", previous_response_id="resp_" + "a" * 32)
+
+
+async def test_the_asynchronous_client_streams(live):
+    async with openai.AsyncOpenAI(base_url=f"{live.url}/v1", api_key=live.key, max_retries=0) as client:
+        stream = await client.responses.create(
+            model=live.model, input="Say hi.", max_output_tokens=16, stream=True
+        )
+        kinds = [event.type async for event in stream]
+    assert kinds[:3] == ["response.created", "response.in_progress", "response.output_item.added"]
+    assert kinds[-1] in ("response.completed", "response.incomplete")
