@@ -36,7 +36,8 @@ class AnswerReader:
     dropped and not counted.
 
     `pieces` is the table of bytes by token id that the parser wants to see, the tokenizer's own without
-    one. `is_reasoning_shown`: thinking is parsed either way, and dropped where nobody may see it.
+    one. `is_parser_early`: the parser may find an answer complete before the model ends it.
+    `is_reasoning_shown`: thinking is parsed either way, and dropped where nobody may see it.
     """
 
     def __init__(
@@ -46,10 +47,14 @@ class AnswerReader:
         stops: Sequence[str] = (),
         tracks_tokens: bool = False,
         parser: MessageParser | None = None,
+        is_parser_early: bool = False,
         pieces: Sequence[bytes] | None = None,
         is_reasoning_shown: bool = True,
     ) -> None:
         self._parser = parser
+        self.has_tokens = tracks_tokens
+        self.may_end_early = bool(stops) or is_parser_early
+        """Something but the engine may end the answer."""
         self._is_reasoning_shown = is_reasoning_shown
         self._text = TextStream(
             tokenizer.pieces if pieces is None else pieces,

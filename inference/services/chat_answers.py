@@ -46,6 +46,7 @@ class ChatAnswer:
             stops=request.stop,
             tracks_tokens=request.num_top_logprobs is not None,
             parser=parser,
+            is_parser_early=not request.tool_use.is_parallel,
             pieces=pieces,
             is_reasoning_shown=request.reasoning.is_shown,
         )
