@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.anthropic.errors import error_object
 from inference.anthropic.validation import parse_count_request, parse_messages_request
 from inference.domain.constraint import JsonSchema
 from inference.domain.errors import InvalidRequest
@@ -301,6 +302,13 @@ def test_a_schema_for_the_answer(field: str) -> None:
     wrong = {**format, "schema": None}
     error = refusal(**{field: {"format": wrong} if field == "output_config" else wrong})
     assert error.param == asked.constraint_param
+
+
+def test_a_thread_is_refused_with_the_code_that_clients_act_upon() -> None:
+    error = refusal(thread={"type": "create"})
+    assert (error.param, error.code) == ("thread", "thread_unsupported_request")
+    told = error_object(error, request_id="r")["error"]
+    assert isinstance(told, dict) and told["details"] == {"error_code": "thread_unsupported_request"}
 
 
 def test_fields_that_nobody_defines() -> None:
