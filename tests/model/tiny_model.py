@@ -66,7 +66,14 @@ def write_tiny_model(
     for name, text in (extra_text or {}).items():
         writer.add_string(name, text)
 
-    _write(writer, num_vocabulary=num_vocabulary, num_layers=num_layers, width=width, context=context)
+    _write(
+        writer,
+        num_vocabulary=num_vocabulary,
+        num_layers=num_layers,
+        width=width,
+        context=context,
+        has_plane=has_plane,
+    )
     return target
 
 
@@ -92,7 +99,15 @@ def write_spm_model(target: Path) -> Path:
     return target
 
 
-def _write(writer: GGUFWriter, *, num_vocabulary: int, num_layers: int, width: int, context: int) -> None:
+def _write(
+    writer: GGUFWriter,
+    *,
+    num_vocabulary: int,
+    num_layers: int,
+    width: int,
+    context: int,
+    has_plane: bool = False,
+) -> None:
     """Sizes and weights, and the end of the file."""
     feed_forward = width * 2
     writer.add_block_count(num_layers)
