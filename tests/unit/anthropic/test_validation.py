@@ -368,7 +368,8 @@ def test_pictures_keep_their_places_in_turns_and_results() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_refused_by_its_place(block: dict[str, Any]) -> None:
-    assert refusal(messages=[{"role": "user", "content": [block]}]).param == "messages[0].content[0]"
+    error = refusal(messages=[{"role": "user", "content": [block]}])
+    assert (error.param or "").startswith("messages[0].content[0]")
 
 
 def test_assistants_show_nothing() -> None:

@@ -266,4 +266,4 @@ def test_pictures_and_sounds_keep_their_places_in_turns_and_outputs() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_refused_by_its_place(role: str, part: dict[str, Any]) -> None:
-    assert refusal(input=[{"role": role, "content": [part]}]).param == "input[0].content[0]"
+    assert (refusal(input=[{"role": role, "content": [part]}]).param or "").startswith("input[0].content[0]")
