@@ -36,11 +36,7 @@ from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
 from inference.engine.refusal import CONTEXT_MESSAGE, FAILED_MESSAGE, refusal
 from inference.engine.scheduler import Scheduler
-from inference.engine.sequence import (
-    HELD,
-    WAITING_FOR_PREFIX,
-    Sequence,
-)
+from inference.engine.sequence import HELD, WAITING_FOR_PREFIX, Sequence
 from inference.engine.stats import EngineStatistics
 from inference.engine.step_meter import StepMeter
 
@@ -218,12 +214,11 @@ class EngineCore:
             if sequence.watch is not None:
                 self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
             logprobs = (all_logprobs[index],) if index in all_logprobs else ()
-            token_ids: tuple[int, ...] = (token_id,)
-            if index in all_forced:
-                token_ids += all_forced[index]
-                num_generated = sequence.append_forced(all_forced[index])
-                self._counters.num_generated_tokens += len(all_forced[index])
-            events.append((sequence.sink, TokenBatch(token_ids, now_ts, logprobs)))
+            forced = all_forced.get(index, ())
+            if forced:
+                num_generated = sequence.append_forced(forced)
+                self._counters.num_generated_tokens += len(forced)
+            events.append((sequence.sink, TokenBatch((token_id, *forced), now_ts, logprobs)))
             if index in result.ended:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
             elif num_generated >= sequence.max_tokens:

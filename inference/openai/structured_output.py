@@ -37,7 +37,7 @@ FORMAT_TYPES = ("text", "json_object", "json_schema", "structural_tag")
 
 _FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 # A rule in GBNF (and its kin, EBNF); Lark's have a colon alone.
-_GBNF_RULE = re.compile(r"^\s*[A-Za-z0-9_-]+\s*::=", re.MULTILINE)
+_GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z0-9_-]+[ \t]*::=", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

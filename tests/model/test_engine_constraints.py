@@ -29,6 +29,7 @@ from inference.domain.sampling import SamplerStage
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaConstraintCompiler, LlamaModel
 from tests.model.stepped_engine import SteppedEngine
+from tests.model.tiny_model import write_spm_model
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
 PROMPT = "<|im_start|>user\nDescribe Alice as JSON.<|im_end|>\n<|im_start|>assistant\n"
@@ -408,5 +409,35 @@ def test_another_family_of_vocabulary(other_family_path: Path) -> None:
         engine.run()
         Person.model_validate_json(answer(engine, person))
         assert answer(engine, literal) == "<|im_start|>x"
+    compiler.close()
+    model.close()
+
+
+def test_a_vocabulary_whose_texts_begin_with_a_space(tmp_path: Path) -> None:
+    model = LlamaModel.load(write_spm_model(tmp_path / "spm.gguf"), EngineConfig())
+    compiler = LlamaConstraintCompiler(model.tokenizer)
+    tokenizer = model.tokenizer
+    with SteppedEngine(model, EngineConfig(num_lanes=4)) as engine:
+        choices = [ask(engine, compiler.compile(Choice(("yes", "maybe", " no"))), seed=n) for n in range(8)]
+        literal = ask(engine, compiler.compile(Choice(("name é\n\U0001f600",))))
+        people = [
+            ask(engine, compiler.compile(JsonSchema(Tree.model_json_schema())), seed=n) for n in range(8)
+        ]
+        engine.run()
+        assert {answer(engine, sink) for sink in choices} <= {"yes", "maybe", " no"}
+        assert answer(engine, literal) == "name é\n\U0001f600"
+        for sink in people:
+            if ending(sink) is FinishReason.STOP:
+                Tree.model_validate_json(answer(engine, sink))
+        # Forced text is written without a space that nobody asked for.
+        state = compiler.compile(Regex(r'\{"name": [0-9]')).begin()
+        forced = state.forced_tokens(50)
+        assert b"".join(tokenizer.pieces[one] for one in forced).decode() in ('{"name":', '{"name": ')
+        state = compiler.compile(Regex("12*")).begin()
+        assert not state.mask()[2]
+        state.advance(tokenizer.pieces.index(b"12"))
+        assert state.accepts(2)
+        assert not state.accepts(1)
+        engine.check_all_free()
     compiler.close()
     model.close()

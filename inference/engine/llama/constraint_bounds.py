@@ -17,6 +17,8 @@ MAX_GRAMMAR_CHARS = 64 * 1024
 MAX_CHOICE_CHARS = 256 * 1024
 # llguidance's reader of JSON gives up at 128.
 MAX_DEPTH = 100
+# More do not fit in MAX_SCHEMA_BYTES; counted, because that is known only when it is written.
+MAX_VALUES = 500_000
 # The time to compile rises with the square of an object's optional properties (1,000: 0.2 s).
 MAX_PROPERTIES = 1000
 # A mask inside a literal costs time in proportion to its length.
@@ -29,9 +31,12 @@ def check_schema(schema: Mapping[str, Any] | bool) -> None:
     if schema is False:
         raise ConstraintRefused("Nothing fits the schema 'false'.")
     pending: list[tuple[object, str, int]] = [(schema, "", 1)]
-    num_properties = 0
+    num_properties = num_values = 0
     while pending:
         value, key, depth = pending.pop()
+        num_values += 1
+        if num_values > MAX_VALUES:
+            raise ConstraintRefused(f"It has more than {MAX_VALUES} values in it.")
         if depth > MAX_DEPTH:
             raise ConstraintRefused(f"It is nested more than {MAX_DEPTH} levels deep.")
         if isinstance(value, Mapping):

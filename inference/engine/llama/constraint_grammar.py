@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llguidance import regex_to_lark
-from llguidance.gbnf_to_lark import any_to_lark
 
 from inference.domain.constraint import (
     AnyJson,
@@ -45,14 +44,21 @@ _JSON_OPTIONS = {
     "coerce_one_of": False,
 }
 # A temperature of a rule's own: llguidance leaves it to the sampler, and ours would ignore it.
-_TEMPERATURE = re.compile(r"\[[^\]\n]*\btemperature\s*=")
+_TEMPERATURE = re.compile(r"\[[^\[\]\n]*\btemperature[ \t]*=")
 
 
 class GrammarWriter:
     """Writes the grammar of one constraint. `control_tokens` are ids by text; those of
-    `end_token_ids` end an answer."""
+    `end_token_ids` end an answer; `lark_of` turns GBNF into Lark's notation."""
 
-    def __init__(self, control_tokens: Mapping[str, int], end_token_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        control_tokens: Mapping[str, int],
+        end_token_ids: frozenset[int],
+        *,
+        lark_of: Callable[[str], str],
+    ) -> None:
+        self._lark_of = lark_of
         self._control_tokens = control_tokens
         self._end_token_ids = end_token_ids
         self._grammars: list[dict[str, Any]] = []
@@ -82,7 +88,7 @@ class GrammarWriter:
             case Choice(options):
                 grammar["lark_grammar"] = _choice(options)
             case Grammar():
-                grammar["lark_grammar"] = _lark(spec)
+                grammar["lark_grammar"] = self._lark(spec)
             case TaggedText():
                 rules = TaggedTextRules(self._control_tokens, self._end_token_ids, add_body=self.add)
                 grammar["lark_grammar"] = rules.write(spec)
@@ -90,6 +96,13 @@ class GrammarWriter:
                 names = [f"@{self.add(part)}" for part in parts]
                 grammar["lark_grammar"] = "start: " + (" ".join(names) or '""')
         return name
+
+    def _lark(self, grammar: Grammar) -> str:
+        check_grammar_text(grammar.text)
+        text = self._lark_of(grammar.text) if grammar.is_gbnf else grammar.text
+        if _TEMPERATURE.search(text):
+            raise ConstraintRefused("A rule cannot have a 'temperature' of its own.")
+        return text
 
 
 def _schema(schema: Mapping[str, Any] | bool) -> dict[str, Any]:
@@ -114,18 +127,3 @@ def _choice(options: tuple[str, ...]) -> str:
         return 'start: ""'
     # As one terminal, in which the number of options costs nothing per token.
     return f"start: OPTION{'?' if '' in options else ''}\nOPTION: {' | '.join(texts)}"
-
-
-def _lark(grammar: Grammar) -> str:
-    check_grammar_text(grammar.text)
-    text = grammar.text
-    if grammar.is_gbnf:
-        try:
-            text = any_to_lark(text)
-        except RecursionError:
-            raise ConstraintRefused("It is nested too deep.") from None
-        except Exception as problem:
-            raise ConstraintRefused(f"It is not a grammar in GBNF: {problem}") from None
-    if _TEMPERATURE.search(text):
-        raise ConstraintRefused("A rule cannot have a 'temperature' of its own.")
-    return text

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -21,10 +20,10 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
 from inference.domain.constraint import ConstraintRefused, ConstraintSpec
-from inference.domain.errors import ServiceUnavailable
+from inference.domain.errors import ServiceUnavailable, SkippyError
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.llama.constraint_grammar import GrammarWriter
-from inference.engine.llama.grammar_trial import MAX_CPU_S, STACK_BYTES, TOO_COSTLY, GrammarTrial
+from inference.engine.llama.grammar_trial import MAX_CPU_S, STACK_BYTES, TOO_COSTLY, GrammarTrial, message_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,6 @@ MAX_CACHED = 64
 MAX_FIRST_MASK_S = 0.25
 FREE_STEP_S = 0.005
 MAX_DEBT_S = 1.0
-MAX_MESSAGE_CHARS = 400
 # Not so in the middle of words: those of SentencePiece begin a text with a space.
 _BEFORE = "\x02"
 
@@ -191,7 +189,8 @@ class LlamaConstraintCompiler:
         if self._native is None:
             raise ConstraintRefused("This model has no token that ends an answer.")
         try:
-            grammar = GrammarWriter(self._control_tokens, self._end_token_ids).write(spec)
+            writer = GrammarWriter(self._control_tokens, self._end_token_ids, lark_of=self._trial.lark_of)
+            grammar = writer.write(spec)
         except RecursionError:
             raise ConstraintRefused("It is nested too deep.") from None
         key = hashlib.sha256(grammar.encode()).digest()
@@ -212,9 +211,16 @@ class LlamaConstraintCompiler:
         return constraint
 
     def _compile(self, grammar: str) -> LlamaConstraint:
-        problem = self._trial.check(grammar)
-        if problem:
-            raise ConstraintRefused(_message(problem))
+        self._trial.check(grammar)
+        try:
+            return self._compile_natively(grammar)
+        except Exception:
+            raise
+        except BaseException:  # a panic of the native library, which is no Exception
+            logger.warning("a grammar could not be compiled")
+            raise ConstraintRefused(TOO_COSTLY) from None
+
+    def _compile_natively(self, grammar: str) -> LlamaConstraint:
         assert self._native is not None
         matcher = LLMatcher(self._native, grammar, log_level=0, limits=self._limits)
         began_s = time.thread_time()
@@ -222,7 +228,7 @@ class LlamaConstraintCompiler:
             # Also what every sequence would have to compute first.
             matcher.compute_bitmask()
         if matcher.is_error():
-            raise ConstraintRefused(_message(matcher.get_error()))
+            raise ConstraintRefused(message_of(matcher.get_error()))
         if time.thread_time() - began_s > MAX_FIRST_MASK_S:
             raise ConstraintRefused(TOO_COSTLY)
         return LlamaConstraint(matcher, self._tokenizer.num_tokens, self._end_token_ids, self._max_debt_s)
@@ -269,7 +275,10 @@ class _Vocabulary:
         """How the model would write a text that is forced; never fewer bytes, or nothing could follow."""
         for before in ("", _BEFORE):
             plain = before + text.decode("utf-8", "replace")
-            token_ids = self._tokenizer.tokenize(plain, add_special=False, parse_special=False)
+            try:
+                token_ids = self._tokenizer.tokenize(plain, add_special=False, parse_special=False)
+            except SkippyError:  # too many control texts in it; nothing may come through native code
+                break
             pieces = [self.tokens[one] for one in token_ids]
             for begin in range(len(token_ids)):
                 if b"".join(pieces[begin:]) == text:
@@ -288,16 +297,3 @@ class _Vocabulary:
             token_ids.append(self._ids[piece])
             begin += len(piece)
         return token_ids
-
-
-def _message(problem: str) -> str:
-    """What may be told of llguidance's words: one line of bounded length, without the lines of grammar that
-    it points into, and without internals."""
-    if problem.startswith("panic:"):
-        return TOO_COSTLY
-    words = problem.partition("<backtrace>")[0].partition("<non-verbose/>")[0]
-    lines = [line.strip() for line in words.splitlines() if not _SNIPPET.match(line)]
-    return " ".join(filter(None, lines))[:MAX_MESSAGE_CHARS]
-
-
-_SNIPPET = re.compile(r"\s*(\d+ \||\^+\s*$)")

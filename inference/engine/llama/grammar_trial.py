@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import select
 import struct
 import subprocess
@@ -33,10 +34,15 @@ _SCRIPT = Path(__file__).with_name("grammar_trial_process.py")
 # The stack is reserved, not used; what compiles in this process must have more (constraints.py).
 STACK_BYTES = 192 * 1024 * 1024
 MAX_MEMORY_BYTES = 1024 * 1024 * 1024
-MAX_CPU_S = 4
+MAX_CPU_S = 2
+# Of the first few tokens.
+MAX_WALK_S = 0.3
 # On a busy machine CPU time is longer on the clock.
 MAX_WAIT_S = 20.0
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+MAX_MESSAGE_CHARS = 400
+_SNIPPET = re.compile(r"\s*(\d+ \||\^+\s*$)")
 
 TOO_COSTLY = "It is too complex."
 
@@ -61,6 +67,8 @@ class GrammarTrial:
                 "end_token_ids": list(end_token_ids),
                 "limits": dict(limits),
                 "max_cpu_s": max_cpu_s,
+                "max_walk_s": MAX_WALK_S,
+                "too_costly": TOO_COSTLY,
                 "max_memory_bytes": MAX_MEMORY_BYTES,
             }
         ).encode()
@@ -69,16 +77,27 @@ class GrammarTrial:
         self._end: weakref.finalize[Any, Any] | None = None
         self._is_closed = False
 
-    def check(self, grammar: str) -> str:
-        """llguidance's message about a grammar, empty where it has none. Raises ConstraintRefused where
-        it is too costly."""
+    def check(self, grammar: str) -> None:
+        """Raises ConstraintRefused with llguidance's words, or where it is too costly."""
+        self._ask("g", grammar)
+
+    def lark_of(self, gbnf: str) -> str:
+        """The same grammar in Lark's notation; raises as `check`."""
+        return self._ask("b", gbnf)[1:]
+
+    def _ask(self, kind: str, text: str) -> str:
         with self._lock:
             if self._is_closed:
                 raise ServiceUnavailable("The service is shutting down.")
-            process = self._started()
             try:
-                _write(process, grammar.encode())
-                return _read(process, time.monotonic() + MAX_WAIT_S)
+                process = self._started()
+            except OSError as problem:
+                self._kill()
+                logger.error("the process that tries grammars cannot be started: %s", problem)
+                raise ServiceUnavailable("The form of answers cannot be prepared now.") from None
+            try:
+                _write(process, (kind + text).encode())
+                answer = _read(process, time.monotonic() + MAX_WAIT_S)
             except (OSError, EOFError, TimeoutError) as problem:
                 self._kill()
                 logger.warning("a grammar was too costly: %s", type(problem).__name__)
@@ -86,6 +105,12 @@ class GrammarTrial:
             except BaseException:
                 self._kill()
                 raise
+            if answer.startswith("w"):
+                self._kill()
+        answer = answer[1:]
+        if answer.startswith("-"):
+            raise ConstraintRefused(message_of(answer[1:]))
+        return answer
 
     def close(self) -> None:
         """End the process. Later calls do nothing."""
@@ -115,6 +140,16 @@ class GrammarTrial:
         if self._end is not None:
             self._end()
         self._process = self._end = None
+
+
+def message_of(problem: str) -> str:
+    """What may be told of llguidance's words: one line of bounded length, without the lines of grammar that
+    it points into, and without internals."""
+    if problem.startswith("panic:"):
+        return TOO_COSTLY
+    words = problem.partition("<backtrace>")[0].partition("<non-verbose/>")[0]
+    lines = [line.strip() for line in words.splitlines() if not _SNIPPET.match(line)]
+    return " ".join(filter(None, lines))[:MAX_MESSAGE_CHARS] or TOO_COSTLY
 
 
 def _write(process: subprocess.Popen[bytes], data: bytes) -> None:

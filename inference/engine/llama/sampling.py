@@ -213,7 +213,7 @@ def take_forced(sampler: Sampler, max_tokens: int, end_token_ids: frozenset[int]
             if sampler.has_memory:
                 sampler.accept(token_id)
     except BaseException as problem:
-        logger.warning("a constraint failed: %s", problem)
+        logger.warning("a constraint failed: %s", type(problem).__name__)
         return None
     return tuple(taken)
 

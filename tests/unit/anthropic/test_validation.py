@@ -248,11 +248,6 @@ def test_thinking(thinking: object, options: ReasoningOptions) -> None:
         ({"messages": [{"role": "user", "content": ["a"]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].source"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
-            "messages[0].content[0].source.type",
-        ),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},
             "messages[0].content[0]",
@@ -334,3 +329,50 @@ def test_counting_needs_no_max_tokens() -> None:
     assert asked.model == "m"
     assert asked.conversation.messages == (ChatMessage("user", "hi"),)
     assert [tool.name for tool in asked.conversation.tool_use.tools] == ["look"]
+
+
+def test_pictures_keep_their_places_in_turns_and_results() -> None:
+    inline = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    linked = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    text = {"type": "text", "text": "see"}
+    asked = read(
+        tools=[TOOL],
+        messages=[
+            {"role": "user", "content": [text, inline]},
+            {"role": "user", "content": [linked]},  # turns of one role are one
+            {"role": "assistant", "content": [USE]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [text, inline]}, inline],
+            },
+        ],
+    )
+    user, _, result, last = asked.messages
+    first, second = user.media
+    assert user.content == f"see\n{first.mark}\n{second.mark}"
+    assert (first.data, first.url) == (b"\0\0\0", None)
+    assert (second.data, second.url) == (None, "https://example.com/a.png")
+    assert [part.param for part in user.media] == ["messages[0].content[1]", "messages[1].content[0]"]
+    assert result.content == f"see\n{result.media[0].mark}"
+    assert last.content == last.media[0].mark
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image"},
+        {"type": "image", "source": {}},
+        {"type": "image", "source": {"type": "file", "file_id": "file-1"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "?"}},
+        {"type": "document", "source": {"type": "text", "data": "AAAA"}},
+    ],
+)
+def test_what_cannot_be_seen_is_refused_by_its_place(block: dict[str, Any]) -> None:
+    error = refusal(messages=[{"role": "user", "content": [block]}])
+    assert (error.param or "").startswith("messages[0].content[0]")
+
+
+def test_assistants_show_nothing() -> None:
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    turns = [*HI, {"role": "assistant", "content": [block]}]
+    assert refusal(messages=turns).param == "messages[1].content[0]"

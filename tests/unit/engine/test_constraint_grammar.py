@@ -24,7 +24,7 @@ NOTHING = Choice(("x",))
 
 
 def write(spec: TaggedText) -> str:
-    grammars = json.loads(GrammarWriter(CONTROLS, ENDS).write(spec))["grammars"]
+    grammars = json.loads(GrammarWriter(CONTROLS, ENDS, lark_of=str).write(spec))["grammars"]
     assert [grammar["name"] for grammar in grammars] == [f"g{index}" for index in range(len(grammars))]
     lark = grammars[0]["lark_grammar"]
     assert isinstance(lark, str)
@@ -59,7 +59,9 @@ def test_text_in_a_tag_ends_where_the_tag_does() -> None:
 
 def test_a_json_schema_has_bounded_white_space_and_no_leniency() -> None:
     written = json.loads(
-        GrammarWriter(CONTROLS, ENDS).write(JsonSchema({"type": "object", "x-guidance": {"lenient": True}}))
+        GrammarWriter(CONTROLS, ENDS, lark_of=str).write(
+            JsonSchema({"type": "object", "x-guidance": {"lenient": True}})
+        )
     )
     options = written["grammars"][0]["json_schema"]["x-guidance"]
     assert options["whitespace_flexible"] is False

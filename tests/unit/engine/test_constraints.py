@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -278,6 +279,7 @@ def nested(depth: int) -> dict[str, Any]:
         JsonSchema({"const": "x" * 100_000}),
         JsonSchema({"enum": []}),
         JsonSchema({"description": "x" * 2_000_000}),
+        JsonSchema({"enum": [0] * 1_000_000}),
         JsonSchema({"const": "\ud800"}),
         Regex(""),
         Regex("("),
@@ -293,6 +295,7 @@ def nested(depth: int) -> dict[str, Any]:
         Grammar("start: " + "(" * 20_000 + '"a"' + ")" * 20_000),
         Grammar('start[temperature=0.5]: "a"'),
         Grammar("start: @other"),
+        Grammar("[" * 60_000),
         Grammar("root ::= (", is_gbnf=True),
         Grammar("root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000, is_gbnf=True),
     ],
@@ -328,14 +331,54 @@ def test_a_long_chain_of_definitions_does_not_overflow_the_stack(compiler: Llama
         JsonSchema({"allOf": [{"type": "string", "pattern": f".*{one}.*"} for one in "abcdefghijklmnop"]}),
         JsonSchema({"allOf": [{"type": "integer", "multipleOf": one} for one in (97, 101, 103, 107)]}),
         Regex("(a{1000}){1000}"),
+        Grammar(
+            "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(60)) + '\nr60 ::= "x"',
+            is_gbnf=True,
+        ),
     ],
-    ids=["intersection", "multiples", "repetition"],
+    ids=["intersection", "multiples", "repetition", "doublings"],
 )
 def test_those_that_cost_too_much_are_given_up(
     compiler: LlamaConstraintCompiler, spec: ConstraintSpec
 ) -> None:
     refusal(compiler, spec)
     assert matches(compiler, Choice(("still", "here")), "here")
+
+
+def test_a_grammar_is_not_refused_for_what_one_before_it_took(compiler: LlamaConstraintCompiler) -> None:
+    properties = {f"p{index}": {"type": "string"} for index in range(900)}
+    for number in range(4):
+        compiler.compile(JsonSchema({"properties": properties, "title": str(number)}))
+    assert matches(compiler, Choice(("still", "here")), "here")
+
+
+def test_the_process_that_tries_grammars_may_die_at_any_time() -> None:
+    compiler = LlamaConstraintCompiler(ByteTokenizer())
+    for number in range(3):
+        compiler.compile(Choice((str(number),)))
+        process = compiler._trial._process
+        assert process is not None
+        process.kill()
+        process.wait()
+    compiler.close()
+    assert compiler._trial._process is None
+
+
+def test_the_process_that_tries_grammars_ends_with_its_owner() -> None:
+    compiler = LlamaConstraintCompiler(ByteTokenizer())
+    compiler.compile(Choice(("a",)))
+    process = compiler._trial._process
+    assert process is not None
+    del compiler
+    gc.collect()
+    assert process.wait(10) is not None
+
+
+def test_a_text_full_of_control_texts_is_text(compiler: LlamaConstraintCompiler) -> None:
+    text = "<|im_start|>" * 300
+    assert matches(compiler, Choice((text, "x")), text)
+    state = begin(compiler, Choice((text,)))
+    assert bytes(state.forced_tokens(24)) == b"<|im_start|><|im_start|>"
 
 
 def test_a_sequence_whose_masks_cost_too_much_fails() -> None:

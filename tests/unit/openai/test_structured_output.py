@@ -178,3 +178,9 @@ def test_what_is_wrong_is_refused_by_name(fields: dict[str, Any], param: str) ->
         assert error.status == 400
         assert error.param == param
         assert param in error.message
+
+
+@pytest.mark.parametrize("text", ["\n" * 500_000, " " * 500_000, "a " * 250_000, "a" * 500_000])
+def test_the_notation_of_a_long_grammar_is_told_quickly(text: str) -> None:
+    request = chat(structured_outputs={"grammar": text})
+    assert request.constraint == Grammar(text)
