@@ -15,10 +15,11 @@ _CLOSERS = {"{": "}", "[": "]"}
 
 
 def call_input(arguments: str) -> dict[str, Any]:
-    """The arguments as an object; {} where they are none. Linear in the text."""
+    """The arguments as an object; {} where they are none. Linear in the text. NaN and its like, which are no
+    JSON, become null."""
     for text in (arguments, _completed(arguments)):
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=lambda name: None)
         except (ValueError, RecursionError):
             continue
         return value if isinstance(value, dict) else {}

@@ -27,6 +27,7 @@ from inference.domain.message_deltas import (
     ToolCallBegin,
     ToolCallEnd,
 )
+from inference.openai.json_text import json_bytes
 
 _STOP_REASONS = {
     FinishReason.STOP: "end_turn",
@@ -116,7 +117,7 @@ class MessageRendering:
 
     def whole(self, answer: Answer, result: GenerationResult) -> bytes:
         reason, stop = _stop(result)
-        return orjson.dumps(self._message(_blocks(answer.deltas), reason, stop, result.usage))
+        return json_bytes(self._message(_blocks(answer.deltas), reason, stop, result.usage))
 
     def _message(
         self, content: list[dict[str, object]], reason: str | None, stop: str | None, usage: Usage

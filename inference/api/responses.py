@@ -15,6 +15,7 @@ from inference.api.http import HttpRequest, ignored_headers
 from inference.api.question import Question
 from inference.domain.errors import InvalidRequest
 from inference.domain.kept_answers import StoredResponse
+from inference.openai.json_text import json_bytes
 from inference.openai.responses.item_list import item_list_body, parse_item_query, said_items
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering
@@ -83,7 +84,7 @@ def _in_own_words(error: InvalidRequest) -> InvalidRequest:
 
 def _stored(request: ResponseRequest, rendering: ResponseRendering) -> StoredResponse:
     final = rendering.final_object
-    return StoredResponse(final["id"], request.previous_response_id or "", orjson.dumps(final).decode())
+    return StoredResponse(final["id"], request.previous_response_id or "", json_bytes(final).decode())
 
 
 class InputTokensConsumer(ApiConsumer):

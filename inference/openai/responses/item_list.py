@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-import orjson
-
 from inference.domain.errors import InvalidRequest
 from inference.domain.kept_answers import KeptResponse
+from inference.openai.json_text import json_bytes
 from inference.openai.responses.items import input_items
 
 MAX_PAGE = 100  # both are OpenAI's
@@ -66,7 +65,7 @@ def item_list_body(conversation: Sequence[KeptResponse], query: ItemQuery) -> by
         if not begin:
             raise InvalidRequest("Invalid 'after': there is no item of this id.", param="after")
     page = items[begin : begin + query.limit]
-    return orjson.dumps(
+    return json_bytes(
         {
             "object": "list",
             "data": page,

@@ -29,6 +29,7 @@ from inference.domain.message_deltas import (
     ToolCallEnd,
 )
 from inference.domain.requests import SamplingParams
+from inference.openai.json_text import json_bytes
 from inference.openai.responses.output_items import CallItem, Event, MessageItem, OutputItem, ReasoningItem
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.sse import DONE, FRAME_END
@@ -164,7 +165,7 @@ class ResponseRendering:
             self.delta(delta, tokens if isinstance(delta, ContentDelta) else ())
             tokens = () if isinstance(delta, ContentDelta) else tokens
         self.end(result)
-        return orjson.dumps(self.final_object)
+        return json_bytes(self.final_object)
 
     # -- items ------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class ResponseRendering:
         return self._event(kind, output_index=len(self._items) - 1, **members)
 
     def _event(self, kind: str, **members: object) -> bytes:
-        body = orjson.dumps({"type": kind, **members, "sequence_number": self._next_number()})
+        body = json_bytes({"type": kind, **members, "sequence_number": self._next_number()})
         return b"event: %b\ndata: %b%b" % (kind.encode(), body, FRAME_END)
 
     def _object(

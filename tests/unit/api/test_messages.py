@@ -259,3 +259,12 @@ async def test_thinking_is_a_block_of_its_own(display: str) -> None:
     started_blocks = [v["content_block"]["type"] for n, v in stream if n == "content_block_start"]
     assert started_blocks == [block["type"] for block in whole["content"]]
     await thoughtful.runtime.stop()
+
+
+async def test_a_repeated_request_gets_the_same_message(site: Site) -> None:
+    site.keys[KEY] = KeyLookup(KeyState.VALID, replace(PRINCIPAL, keeps_text=True))
+    site.engine.play = lambda handle: handle.start().say("Hello.").finish()
+    first = await site.post("/v1/messages", body(stream=True), **{"idempotency-key": "once"})
+    again = await site.post("/v1/messages", body(stream=True), **{"idempotency-key": "once"})
+    assert again.body == first.body and again.body.endswith(b'{"type":"message_stop"}\n\n')
+    assert again.headers["idempotent-replayed"] == "true"

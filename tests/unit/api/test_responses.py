@@ -290,3 +290,30 @@ async def test_thinking_is_an_item_of_its_own(site: Site) -> None:
         assert message["content"][0]["text"] == "Yes."
         assert response["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
     await thoughtful.runtime.stop()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_repeated_request_gets_the_same_response(site: Site, is_stream: bool) -> None:
+    keeps_text(site)
+    says(site, "Hello.")
+    asked = body(stream=is_stream)
+    first = await site.post("/v1/responses", asked, **{"idempotency-key": "once"})
+    again = await site.post("/v1/responses", asked, **{"idempotency-key": "once"})
+    assert again.body == first.body and again.headers["idempotent-replayed"] == "true"
+    assert len(site.engine.handles) == len(site.kept.texts) == 1
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_numbers_of_any_size_are_told_back(site: Site, is_stream: bool) -> None:
+    keeps_text(site)
+    says(site, "Hello.")
+    schema = {"type": "object", "properties": {"a": {"maximum": 10**40}}}
+    item = {"role": "user", "content": "hi", "odd": -(10**30)}
+    answer = await site.post(
+        "/v1/responses", body(input=[item], tools=[{**TOOL, "parameters": schema}], stream=is_stream)
+    )
+    response = events(answer)[-1]["response"] if is_stream else answer.json()
+    assert response["tools"][0]["parameters"] == schema
+    assert (await site.get(f"/v1/responses/{response['id']}")).json() == response
+    listed = await site.get(f"/v1/responses/{response['id']}/input_items")
+    assert listed.json()["data"][0]["odd"] == -(10**30)
