@@ -161,7 +161,6 @@ def test_parameters_that_we_know_and_do_not_serve_are_named(live):
     refused = {
         "n": 2,
         "n_probs": 3,
-        "tools": [{"type": "function", "function": {"name": "f"}}],
         "chat_template": "x",
         "grammar": "root ::= x",
     }
