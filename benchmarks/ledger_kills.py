@@ -49,6 +49,7 @@ AGGREGATE_EVERY_S = 0.3
 LINK_EVERY_S = 0.1
 # A dead process's reservations are refunded 10 to 12 s after it was last seen.
 REST_PATIENCE_S = 60.0
+START_PATIENCE_S = 120.0
 # After a connection that was refused or broken off, and after a 503: the service is starting again.
 PAUSE_S = 0.1
 LONG_PAUSE_S = 0.5
@@ -280,7 +281,7 @@ def main() -> int:
             arguments=("manage.py", "serve"),
         )
         try:
-            service.start()
+            service.start(limit_s=START_PATIENCE_S)
             os.environ["SKIPPY_HOME"] = str(service.state.root)
             os.environ["DJANGO_SETTINGS_MODULE"] = "skippy_site.settings"
             import django

@@ -16,7 +16,12 @@ from inference.api.messages import CountTokensConsumer, MessagesConsumer
 from inference.api.metrics import MetricsAccess, MetricsConsumer
 from inference.api.models import ModelConsumer, ModelListConsumer
 from inference.api.not_found import NotFoundConsumer
-from inference.api.responses import InputItemsConsumer, ResponsesConsumer, StoredResponseConsumer
+from inference.api.responses import (
+    InputItemsConsumer,
+    InputTokensConsumer,
+    ResponsesConsumer,
+    StoredResponseConsumer,
+)
 from inference.api.tokenizing import DetokenizeConsumer, TokenizeConsumer
 from inference.api.usage import UsageConsumer, UsageDesk
 from inference.runtime import Runtime
@@ -66,6 +71,7 @@ def api_routes(
         re_path(r"^v1/chat/completions/?$", ChatCompletionsConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/completions/?$", CompletionsConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/responses/?$", ResponsesConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/responses/input_tokens/?$", InputTokensConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/responses/(?P<response_id>[^/]+)/?$", StoredResponseConsumer.as_asgi(**with_runtime)),
         re_path(
             r"^v1/responses/(?P<response_id>[^/]+)/input_items/?$", InputItemsConsumer.as_asgi(**with_runtime)

@@ -12,9 +12,11 @@ import json
 from collections.abc import Sequence
 
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolCall
 from inference.openai.fields import Fields, kind_of
+from inference.openai.media_parts import read_media_part
 
 # See inference/openai/message_parts.py.
 MAX_MESSAGES_AND_BLOCKS = 16_384
@@ -23,7 +25,6 @@ MAX_TOOL_NAME_CHARS = 256
 # Claude Code's first block of the system prompt: another one each time, about nothing that a model could use.
 # With it in front, no prompt would begin like the one before.
 _BILLING = "x-anthropic-billing-header:"
-_MEDIA_BLOCKS = frozenset(("image", "document"))
 
 
 def read_system(fields: Fields) -> tuple[ChatMessage, ...]:
@@ -113,19 +114,28 @@ class _Reader:
     def _user(self, blocks: Sequence[object], path: str) -> list[ChatMessage]:
         turns: list[ChatMessage] = []
         texts: list[str] = []
+        media: list[MediaPart] = []
         for index, value in enumerate(blocks):
             block_path = f"{path}[{index}]"
             if isinstance(value, dict) and value.get("type") == "tool_result":
                 self._count()
                 if texts:
-                    turns.append(ChatMessage("user", "\n".join(texts)))
-                    texts = []
+                    turns.append(ChatMessage("user", "\n".join(texts), media=tuple(media)))
+                    texts, media = [], []
                 turns.append(self._tool_result(Fields(value, f"{block_path}.")))
             else:
-                texts.append(self.text_block(value, block_path))
+                texts.append(self._shown_block(value, block_path, media))
         if texts or not turns:
-            turns.append(ChatMessage("user", "\n".join(texts)))
+            turns.append(ChatMessage("user", "\n".join(texts), media=tuple(media)))
         return turns
+
+    def _shown_block(self, value: object, path: str, media: list[MediaPart]) -> str:
+        """A block of text, or a picture: then its mark, and it is added to `media`."""
+        if isinstance(value, dict) and value.get("type") == "image":
+            self._count()
+            media.append(read_media_part(value, path))
+            return media[-1].mark
+        return self.text_block(value, path)
 
     def _assistant(self, blocks: Sequence[object], path: str) -> ChatMessage:
         texts: list[str] = []
@@ -165,16 +175,20 @@ class _Reader:
         if call_id not in self._names:
             raise block.fail("tool_use_id", "it must be the id of a 'tool_use' block of a preceding message")
         value = block.take("content")
+        media: list[MediaPart] = []
         if value is None or isinstance(value, str):
             text = value or ""
         else:
             parts = block.array("content") or []
             path = block.param("content")
-            text = "\n".join(self.text_block(part, f"{path}[{index}]") for index, part in enumerate(parts))
+            text = "\n".join(
+                self._shown_block(part, f"{path}[{index}]", media) for index, part in enumerate(parts)
+            )
         if block.boolean("is_error"):
             # Templates have no place for it, and a model that takes an error for a result goes astray.
             text = f"Error: {text}" if text else "Error"
-        return ChatMessage("tool", text, name=self._names[call_id], tool_call_id=call_id)
+        name = self._names[call_id]
+        return ChatMessage("tool", text, name=name, tool_call_id=call_id, media=tuple(media))
 
     def text_block(self, value: object, path: str) -> str:
         self._count()
@@ -182,9 +196,9 @@ class _Reader:
         kind = block.string("type")
         if kind == "text":
             return _required_text(block, "text")
-        if kind in _MEDIA_BLOCKS:
+        if kind in ("image", "document"):
             raise InvalidRequest(
-                f"Invalid '{path}': this model takes text only, not blocks of type '{kind}'.", param=path
+                f"Invalid '{path}': blocks of type '{kind}' are not supported here.", param=path
             )
         if kind is None:
             raise block.missing("type")
@@ -201,6 +215,7 @@ def _joined(earlier: ChatMessage, later: ChatMessage) -> ChatMessage:
         _lines(earlier.content, later.content),
         tool_calls=later.tool_calls,
         reasoning=_lines(earlier.reasoning, later.reasoning),
+        media=earlier.media + later.media,
     )
 
 

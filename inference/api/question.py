@@ -68,7 +68,7 @@ class Question:
 
 
 class FrameWriter:
-    """Text as frames, written the moment that it is there."""
+    """What there is of an answer as frames, written the moment that it is there."""
 
     __slots__ = ("_channel", "_rendering")
 
@@ -82,3 +82,8 @@ class FrameWriter:
 
     def write_text(self, text: str) -> None:
         self._channel.write(self._rendering.text_frame(text))
+
+    def write_deltas(self, deltas: Sequence[MessageDelta]) -> None:
+        frames = b"".join([self._rendering.delta(delta) for delta in deltas])
+        if frames:
+            self._channel.write(frames)

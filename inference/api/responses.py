@@ -1,4 +1,4 @@
-"""POST /v1/responses, and what can be done with responses that were stored."""
+"""POST /v1/responses and its token count, and what can be done with responses that were stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.consumer import ApiConsumer
 from inference.api.generating import GeneratingConsumer
-from inference.api.http import HttpRequest
+from inference.api.http import HttpRequest, ignored_headers
 from inference.api.question import Question
 from inference.domain.errors import InvalidRequest
 from inference.domain.kept_answers import StoredResponse
@@ -25,31 +25,33 @@ from inference.services.generation_stream import GenerationStream
 from inference.streaming.lifecycle import RequestLifecycle
 
 
+async def read_response_request(runtime: Runtime, body: bytes, principal: Principal) -> ResponseRequest:
+    """A validated request, with all that it goes on from. Raises InvalidRequest, and as KeptResponses."""
+    asked = await runtime.parse(parse_response_request, body)
+    if asked.is_stored and not principal.keeps_text:
+        raise InvalidRequest("Invalid 'store': this API key does not allow that text is kept.", param="store")
+    if asked.previous_response_id is None:
+        return asked
+    conversation = await runtime.answer_keeping.responses.conversation(
+        response_id=asked.previous_response_id, key_id=principal.key_id
+    )
+
+    def parse_with_earlier() -> ResponseRequest:
+        strict, earlier = runtime.settings.strict_fields, said_items(conversation)
+        return parse_response_request(body, strict_fields=strict, earlier=earlier)
+
+    num_bytes = len(body) + sum(kept.num_chars for kept in conversation)
+    return await runtime.off_loop(parse_with_earlier, num_bytes=num_bytes)
+
+
 class ResponsesConsumer(GeneratingConsumer):
     """Items in, items out; and where the key keeps text, an id to go on from."""
 
     endpoint = "responses"
 
     async def read(self, request: HttpRequest) -> ResponseRequest:
-        asked = await self._runtime.parse(parse_response_request, request.body)
-        principal = self.principal
-        assert principal is not None
-        if asked.is_stored and not principal.keeps_text:
-            raise InvalidRequest(
-                "Invalid 'store': this API key does not allow that text is kept.", param="store"
-            )
-        if asked.previous_response_id is None:
-            return asked
-        conversation = await self._runtime.answer_keeping.responses.conversation(
-            response_id=asked.previous_response_id, key_id=principal.key_id
-        )
-
-        def parse_with_earlier() -> ResponseRequest:
-            strict, earlier = self._runtime.settings.strict_fields, said_items(conversation)
-            return parse_response_request(request.body, strict_fields=strict, earlier=earlier)
-
-        num_bytes = len(request.body) + sum(kept.num_chars for kept in conversation)
-        return await self._runtime.off_loop(parse_with_earlier, num_bytes=num_bytes)
+        assert self.principal is not None
+        return await read_response_request(self._runtime, request.body, self.principal)
 
     def keeps_text(self, request: ResponseRequest, principal: Principal) -> bool:
         return principal.keeps_text and request.is_stored is not False
@@ -82,6 +84,33 @@ def _in_own_words(error: InvalidRequest) -> InvalidRequest:
 def _stored(request: ResponseRequest, rendering: ResponseRendering) -> StoredResponse:
     final = rendering.final_object
     return StoredResponse(final["id"], request.previous_response_id or "", orjson.dumps(final).decode())
+
+
+class InputTokensConsumer(ApiConsumer):
+    """POST /v1/responses/input_tokens: how many tokens the prompt of a response would have. Generates
+    nothing and leaves no record."""
+
+    methods = ("POST",)
+    needs_scope = Scope.INFERENCE
+
+    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._runtime = runtime
+
+    async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
+        assert principal is not None
+        asked = await read_response_request(self._runtime, request.body, principal)
+        try:
+            num_tokens = await self._runtime.tokenization.count(
+                asked.conversation,
+                model_id=asked.model,
+                user_id=principal.user_id,
+                may_use=principal.limits.allows_model,
+            )
+        except InvalidRequest as error:
+            raise _in_own_words(error) from None
+        body = orjson.dumps({"object": "response.input_tokens", "input_tokens": num_tokens})
+        await self.respond.json(body, headers=ignored_headers(asked.ignored_parameters))
 
 
 class _StoredConsumer(ApiConsumer):

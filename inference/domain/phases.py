@@ -39,6 +39,16 @@ class PromptPrepared:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaEncoded:
+    """Pictures and sounds became embeddings, or were found to be there; waiting for turns included."""
+
+    request_id: str
+    elapsed_s: float
+    num_items: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResponseBuilt:
     """The answer, or what ends a stream, was written as JSON."""
 
@@ -48,4 +58,4 @@ class ResponseBuilt:
     is_stream: bool
 
 
-PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | ResponseBuilt
+PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | MediaEncoded | ResponseBuilt

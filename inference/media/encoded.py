@@ -8,19 +8,22 @@ told to come later.
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from inference.domain.errors import ServerOverloaded
-from inference.domain.media import EmbeddingRows
+from inference.domain.media import EmbeddingRows, MediaPiece
 
 
 class EncodedMedia:
-    """The rows of each embedded piece of one picture or sound. Compared by identity."""
+    """What stands for one picture or sound, and the rows of each embedded piece. Compared by identity."""
 
-    __slots__ = ("__weakref__", "num_bytes", "rows")
+    __slots__ = ("__weakref__", "num_bytes", "pieces", "rows")
 
-    def __init__(self, rows: tuple[EmbeddingRows, ...], num_bytes: int) -> None:
+    def __init__(
+        self, pieces: tuple[MediaPiece, ...], rows: tuple[EmbeddingRows, ...], num_bytes: int
+    ) -> None:
+        self.pieces = pieces
         self.rows = rows
         self.num_bytes = num_bytes
 
@@ -37,7 +40,8 @@ class EncodedMediaStatistics:
 
 
 class EncodedMediaCache:
-    """By digest, the one whose last use is longest ago is given up first. For one event loop.
+    """By digest, the one whose last use is longest ago is given up first. For one event loop; only who
+    lets go of something last may be any thread, the engine's mostly.
 
     At most `max_bytes` are alive, in requests and in here. What is given up here lives on in requests
     that have it, and can still be found until the last of them ends.
@@ -49,11 +53,14 @@ class EncodedMediaCache:
         self._alive: weakref.WeakValueDictionary[bytes, EncodedMedia] = weakref.WeakValueDictionary()
         self._num_cached_bytes = 0
         self._num_bytes = 0
+        # Bytes that were let go of and not taken from the sum yet: no other thread touches that.
+        self._let_go: deque[int] = deque()
         self._total_hits = 0
         self._total_misses = 0
 
     @property
     def statistics(self) -> EncodedMediaStatistics:
+        self._settle()
         return EncodedMediaStatistics(
             num_bytes=self._num_bytes,
             num_cached_bytes=self._num_cached_bytes,
@@ -75,16 +82,24 @@ class EncodedMediaCache:
     def make_room(self, num_bytes: int) -> None:
         """Before so much more is made: give up what nobody uses. Raises ServerOverloaded where that is
         not enough."""
+        self._settle()
         while self._cached and self._num_bytes + num_bytes > self._max_bytes:
             self._give_up_oldest()
+            self._settle()
         if self._num_bytes and self._num_bytes + num_bytes > self._max_bytes:
             raise ServerOverloaded("Too many pictures and sounds are being answered at the moment.")
 
-    def add(self, digest: bytes, rows: tuple[EmbeddingRows, ...], num_bytes: int) -> EncodedMedia:
+    def add(
+        self,
+        digest: bytes,
+        pieces: tuple[MediaPiece, ...],
+        rows: tuple[EmbeddingRows, ...],
+        num_bytes: int,
+    ) -> EncodedMedia:
         """Keep it, and count it until the last one that holds it lets go."""
-        made = EncodedMedia(rows, num_bytes)
+        made = EncodedMedia(pieces, rows, num_bytes)
         self._num_bytes += num_bytes
-        weakref.finalize(made, self._let_go, num_bytes).atexit = False
+        weakref.finalize(made, self._let_go.append, num_bytes).atexit = False
         self._alive[digest] = made
         self._keep(digest, made)
         return made
@@ -101,11 +116,13 @@ class EncodedMediaCache:
         _, media = self._cached.popitem(last=False)
         self._num_cached_bytes -= media.num_bytes
 
-    def _let_go(self, num_bytes: int) -> None:
-        self._num_bytes -= num_bytes
+    def _settle(self) -> None:
+        while self._let_go:
+            self._num_bytes -= self._let_go.popleft()
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the counts agree with what is there."""
+        self._settle()
         cached = sum([media.num_bytes for media in self._cached.values()])
         if cached != self._num_cached_bytes or not cached <= self._num_bytes or cached > self._max_bytes:
             raise AssertionError(f"{self!r}: {cached} bytes are cached")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import io
 
-from PIL import Image, ImageOps
+from PIL import Image
 
 from inference.domain.media import Picture, UnreadableMedia
 from inference.media.limits import MediaLimits
+from inference.media.picture_files import check_work
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 # Projectors scale a picture until its shorter side fits; beyond this (the limit that Qwen's own code
@@ -21,6 +22,19 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MAX_ASPECT_RATIO = 200
 MAX_SIDE = 65_000
 WHITE = (255, 255, 255)
+_ANIMATED_FORMATS = frozenset(("PNG", "WEBP", "GIF"))
+_ORIENTATION = 0x0112
+# How a camera was held (EXIF), and what turns its picture upright.
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+MAX_EXIF_BYTES = 64 * 1024
 
 _TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -28,14 +42,16 @@ _TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 def decode_picture(data: bytes, digest: bytes, limits: MediaLimits) -> Picture:
     """The pixels of a PNG, JPEG, WebP or GIF file that holds one picture: upright, on white where it was
     transparent. Raises UnreadableMedia."""
+    check_work(data)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             _check_size(image.size, limits)
-            if getattr(image, "is_animated", False):
+            # Further pictures in a JPEG are other views of it (depth, light), made by cameras.
+            if image.format in _ANIMATED_FORMATS and getattr(image, "is_animated", False):
                 raise UnreadableMedia("it is animated, and only still pictures can be read")
             image.load()
             _check_size(image.size, limits)  # a frame may be larger than the header said
-            rgb = _on_white(ImageOps.exif_transpose(image))
+            rgb = _on_white(_upright(image))
     except UnreadableMedia:
         raise
     except _TOO_LARGE:
@@ -55,6 +71,14 @@ def _check_size(size: tuple[int, int], limits: MediaLimits) -> None:
 
 def _too_large(limits: MediaLimits) -> UnreadableMedia:
     return UnreadableMedia(f"it has more than {limits.max_pixels} pixels")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    if len(image.info.get("exif", b"")) > MAX_EXIF_BYTES:
+        return image
+    orientation = image.getexif().get(_ORIENTATION)
+    turn = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    return image if turn is None else image.transpose(turn)
 
 
 def _on_white(image: Image.Image) -> Image.Image:

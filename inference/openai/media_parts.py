@@ -2,8 +2,8 @@
 
 OpenAI's own are `{"type": "image_url", "image_url": {"url": …}}` and `{"type": "input_audio",
 "input_audio": {"data": …}}`; others send the string where the object is expected, call the part as
-the Responses API does, or put `url` or `data` right into it. What the file is, its content says, not its
-declared type.
+the Responses API does, or put `url` or `data` right into it; Anthropic's `image` has a `source`. What the
+file is, its content says, not its declared type.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ MEDIA_KINDS = {
 }
 # Known, and not served: their loss would change the answer.
 UNSERVED_KINDS = frozenset(("video_url", "input_video", "video", "file", "input_file"))
-_PLACES = (*MEDIA_KINDS, "url", "data")
+_PLACES = (*MEDIA_KINDS, "source", "url", "data")
 _BLANKS = re.compile(r"[ \t\r\n]+")
+_MAX_HEAD_CHARS = 1000
 _DATA_URL = re.compile(r"data:[^,]*;\s*base64\s*", re.IGNORECASE)
 
 
@@ -55,7 +56,7 @@ def _decoded(text: str, param: str) -> bytes:
     """The bytes of a data: URL, or of bare base64: standard, or URL-safe; with padding or without."""
     if text[:5].lower() == "data:":
         head, comma, text = text.partition(",")
-        if not comma or not _DATA_URL.fullmatch(head):
+        if not comma or len(head) > _MAX_HEAD_CHARS or not _DATA_URL.fullmatch(head):
             _refuse(param, "its data: URL must be of the form data:…;base64,…")
     elif ":" in text[:32]:
         _refuse(param, "its URL must be a data: URL, or one of http or https")

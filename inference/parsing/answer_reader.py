@@ -36,7 +36,8 @@ class AnswerReader:
     dropped and not counted.
 
     `pieces` is the table of bytes by token id that the parser wants to see, the tokenizer's own without
-    one. `is_reasoning_shown`: thinking is parsed either way, and dropped where nobody may see it.
+    one. `is_parser_early`: the parser may find an answer complete before the model ends it.
+    `is_reasoning_shown`: thinking is parsed either way, and dropped where nobody may see it.
     """
 
     def __init__(
@@ -46,10 +47,14 @@ class AnswerReader:
         stops: Sequence[str] = (),
         tracks_tokens: bool = False,
         parser: MessageParser | None = None,
+        is_parser_early: bool = False,
         pieces: Sequence[bytes] | None = None,
         is_reasoning_shown: bool = True,
     ) -> None:
         self._parser = parser
+        self.has_tokens = tracks_tokens
+        self.may_end_early = bool(stops) or is_parser_early
+        """Something but the engine may end the answer."""
         self._is_reasoning_shown = is_reasoning_shown
         self._text = TextStream(
             tokenizer.pieces if pieces is None else pieces,
@@ -105,17 +110,19 @@ class AnswerReader:
         """Token by token: the counts must end with the one that ends the answer."""
         deltas: list[MessageDelta] = []
         num_tokens = num_reasoning = 0
+        is_plain = self._text.is_plain
         is_ended = self._content_stops.is_stopped or parser.is_complete
         for token_id in token_ids:
             if is_ended:
                 break
-            found = parser.feed(self._text.feed((token_id,)).text)
+            ids = (token_id,)
+            found = parser.feed(self._text.feed_plain(ids) if is_plain else self._text.feed(ids).text)
             num_tokens += 1
             num_reasoning += parser.is_reasoning
             if found:
                 deltas += self._visible(found)
             is_ended = self._content_stops.is_stopped or parser.is_complete
-        tokens = self._scores.tokens(logprobs[:num_tokens], self._text.take_spans())
+        tokens = () if is_plain else self._scores.tokens(logprobs[:num_tokens], self._text.take_spans())
         return ReadPart(tuple(deltas), tokens, num_tokens, num_reasoning, is_ended)
 
     def _visible(self, found: Iterable[MessageDelta]) -> list[MessageDelta]:

@@ -8,6 +8,7 @@ what it raises is the caller's 400, in its own words where it has some.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,7 @@ from typing import NoReturn
 from jinja2 import TemplateError, nodes
 from jinja2.environment import Template
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.meta import find_undeclared_variables
 
 from inference.domain.errors import ContextLengthExceeded, InvalidRequest
 from inference.prompting.render_budget import MAX_RENDER_CPU_S, RenderBudget, TooMuchText
@@ -76,7 +78,7 @@ class ChatTemplate:
             "strftime_now": self._strftime_now,
         }
         self.source = source
-        self._template, self.literals = self._compile(source)
+        self._template, self.literals, self._variables = self._compile(source)
         self._try_out()
 
     def render(
@@ -106,7 +108,8 @@ class ChatTemplate:
     def _render(self, messages: Sequence[Mapping[str, object]], variables: Mapping[str, object]) -> str:
         environment, template = self._environment, self._template
         environment.budget.start()
-        context = template.new_context({**_ABSENT, **variables, **self._fixed, "messages": messages})
+        given = {**_ABSENT, **variables, **self._fixed, "messages": messages}
+        context = template.new_context({**self._older_words(given), **given})
         pieces: list[str] = []
         num_chars = 0
         for piece in template.root_render_func(context):
@@ -116,7 +119,18 @@ class ChatTemplate:
                 raise TooMuchText()
         return "".join(pieces)
 
-    def _compile(self, source: str) -> tuple[Template, frozenset[str]]:
+    def _older_words(self, given: Mapping[str, object]) -> Mapping[str, object]:
+        """What FireFunction's template asks for: tools as a text of JSON, and the day."""
+        if "functions" not in self._variables or "tools" in self._variables:
+            return {}
+        tools = given["tools"]
+        functions = [tool["function"] for tool in tools] if isinstance(tools, list) else []
+        return {
+            "functions": json.dumps(functions, ensure_ascii=False, indent=4) if functions else "",
+            "datetime": self._now().strftime("%b %d %Y"),
+        }
+
+    def _compile(self, source: str) -> tuple[Template, frozenset[str], frozenset[str]]:
         environment = self._environment
         environment.budget.start()
         try:
@@ -124,12 +138,14 @@ class ChatTemplate:
             _check_names(tree)
             literals = {data.data for data in tree.find_all(nodes.TemplateData)}
             literals.update(str(const.value) for const in tree.find_all(nodes.Const))
+            variables = frozenset(find_undeclared_variables(tree))
             code = environment.compile_bounded(tree)
         except TemplateError as error:
             raise UnusableTemplate(f"the chat template does not compile: {error}") from error
         except RecursionError:
             raise UnusableTemplate("the chat template is nested too deeply") from None
-        return Template.from_code(environment, code, environment.make_globals(None)), frozenset(literals)
+        template = Template.from_code(environment, code, environment.make_globals(None))
+        return template, frozenset(literals), variables
 
     def _try_out(self) -> None:
         """A template that breaks out, or never ends, on the simplest conversation is refused now."""

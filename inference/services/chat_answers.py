@@ -46,6 +46,7 @@ class ChatAnswer:
             stops=request.stop,
             tracks_tokens=request.num_top_logprobs is not None,
             parser=parser,
+            is_parser_early=not request.tool_use.is_parallel,
             pieces=pieces,
             is_reasoning_shown=request.reasoning.is_shown,
         )
@@ -66,8 +67,13 @@ class ChatAnswer:
         if thinking is None or not may_think or (compiled is None and asked.max_tokens is None):
             return compiled
         calls = () if compiled is None or form.is_thinking_constrained else tuple(form.call_markers)
+        rules = thinking_rules(model.tokenizer, thinking, tuple(form.preserved_texts), calls)
+        is_by_itself = not self.is_thinking_open and not form.is_thinking_constrained
+        if compiled is not None and is_by_itself and len(rules.begin) != 1:
+            # Models that begin to think by themselves have a token for it. Others would be let go astray.
+            return compiled
         return ThinkingConstraint(
-            thinking_rules(model.tokenizer, thinking, tuple(form.preserved_texts), calls),
+            rules,
             compiled,
             is_open=self.is_thinking_open,
             max_tokens=asked.max_tokens,

@@ -70,7 +70,7 @@ class ChatDefaults:
         messages, template = said.messages, said.template
         if self.system_prompt and not any(turn.role in ("system", "developer") for turn in messages):
             messages = (ChatMessage(role="system", content=self.system_prompt), *messages)
-        if self.prefill and template.has_generation_prompt:
+        if self.prefill and template.has_generation_prompt and not template.is_continued:
             messages = (*messages, ChatMessage(role="assistant", content=self.prefill))
             template = replace(template, is_continued=True, has_generation_prompt=False)
         return messages, template

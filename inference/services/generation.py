@@ -10,11 +10,13 @@ The story is told here once for chat and completions, streamed or whole; the doo
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
-from inference.domain.phases import ChatTemplateRendered, PromptPrepared, Tokenized
+from inference.domain.media_run import MediaRun
+from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
 from inference.parsing.answer_reader import AnswerReader
@@ -98,8 +100,10 @@ class GenerationService:
         )
         await _reserve(generation, caller)
         if items:
+            began_ts = time.monotonic()
             runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
             generation = replace(generation, media=runs)
+            _note_media(lifecycle, began_ts, num_items=len(items), runs=runs)
         reader = answer.reader(model)
         return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
@@ -220,6 +224,14 @@ def _note_prompt(
         )
     lifecycle.note_phase(Tokenized(request_id, times.tokenize_s, num_tokens))
     lifecycle.note_phase(PromptPrepared(request_id, time.monotonic() - began_ts, num_tokens))
+
+
+def _note_media(
+    lifecycle: RequestLifecycle, began_ts: float, *, num_items: int, runs: Sequence[MediaRun]
+) -> None:
+    num_tokens = sum([run.num_tokens for run in runs])
+    elapsed_s = time.monotonic() - began_ts
+    lifecycle.note_phase(MediaEncoded(lifecycle.identity.request_id, elapsed_s, num_items, num_tokens))
 
 
 async def _reserve(generation: GenerationRequest, caller: Caller) -> None:

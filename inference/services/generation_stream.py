@@ -6,27 +6,29 @@ of markup. Streaming and whole answers read the same object, so that they cannot
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from inference.domain.backend import GenerationHandle
 from inference.domain.errors import GenerationFailed
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch, Usage
 from inference.domain.generation_result import GenerationResult
-from inference.domain.message_deltas import AnswerPart
+from inference.domain.message_deltas import AnswerPart, MessageDelta
 from inference.domain.timings import Timings
 from inference.parsing.answer_reader import AnswerReader
 from inference.streaming.usage_meter import UsageMeter
 
 
-class TextWriter(Protocol):
-    """Writes text to the client at once, in order with all that its owner sends by itself."""
+class DeltaWriter(Protocol):
+    """Writes to the client at once, in order with all that its owner sends by itself."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether `write_text` may be called now, and need not wait for the reader."""
+        """Whether the others may be called now, and need not wait for the reader."""
 
     def write_text(self, text: str) -> None: ...
+
+    def write_deltas(self, deltas: Sequence[MessageDelta]) -> None: ...
 
 
 class GenerationStream:
@@ -72,22 +74,33 @@ class GenerationStream:
             raise GenerationFailed("The engine did not start this request.")
         self._meter.start(event.at_ts, num_cached_tokens=event.num_cached_tokens)
 
-    def write_at_once(self, writer: TextWriter) -> None:
-        """Let text go to `writer` where that can be, while `parts()` is waited for; it then does not come
-        out of `parts()`. For answers in which nothing is looked for (stops), parsed or scored."""
-        if not self._reader.is_plain:
-            return
+    def write_at_once(self, writer: DeltaWriter) -> None:
+        """Let what comes go to `writer` where that can be, while `parts()` is waited for; it then does not
+        come out of `parts()`. For answers that end where the engine ends them, without scores."""
+        reader, meter = self._reader, self._meter
 
-        def take(batch: TokenBatch) -> bool:
+        def take_text(batch: TokenBatch) -> bool:
             if not writer.is_writable:
                 return False
-            text = self._reader.feed_plain(batch.token_ids)
-            self._meter.count(len(batch.token_ids), batch.at_ts)
+            text = reader.feed_plain(batch.token_ids)
+            meter.count(len(batch.token_ids), batch.at_ts)
             if text:
                 writer.write_text(text)
             return True
 
-        self._handle.take_at_once(take)
+        def take_deltas(batch: TokenBatch) -> bool:
+            if not writer.is_writable:
+                return False
+            read = reader.feed(batch.token_ids)
+            meter.count(read.num_tokens, batch.at_ts, num_reasoning=read.num_reasoning_tokens)
+            if read.deltas:
+                writer.write_deltas(read.deltas)
+            return True
+
+        if reader.is_plain:
+            self._handle.take_at_once(take_text)
+        elif not reader.may_end_early and not reader.has_tokens:
+            self._handle.take_at_once(take_deltas)
 
     async def parts(self) -> AsyncIterator[AnswerPart]:
         """Pieces of the answer until it ends. Raises what the engine failed with."""

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from inference.domain.errors import InvalidRequest
+from inference.domain.errors import InvalidRequest, ServiceUnavailable
 from inference.domain.media import (
     EmbeddingRows,
     MediaKind,
@@ -44,11 +44,13 @@ _NAMES = {MediaKind.IMAGE: "image", MediaKind.AUDIO: "audio"}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MediaFile:
-    """The bytes of a part; `digest` is their SHA-256."""
+    """The bytes of a part; `digest` is their SHA-256. `encoded` is there where the same file was read
+    before: then it need not even be decoded."""
 
     part: MediaPart
     data: bytes
     digest: bytes
+    encoded: EncodedMedia | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class MediaDesk:
         self._cache = EncodedMediaCache(limits.max_memory_bytes)
         self._fetches = asyncio.Semaphore(MAX_FETCHES)
         self._turns = PromptTurns(max_at_once=1)
+        self._is_closed = False
         self._encodings: set[asyncio.Task[EncodedMedia]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="media")
 
@@ -125,7 +128,8 @@ class MediaDesk:
             return _refusal(part, str(problem))
         if len(data) > self._limits.max_bytes:
             return _refusal(part, f"it is larger than {self._limits.max_bytes} bytes")
-        return MediaFile(part, data, hashlib.sha256(data).digest())
+        digest = hashlib.sha256(data).digest()
+        return MediaFile(part, data, digest, self._cache.find(digest))
 
     async def _fetch(self, url: str) -> bytes:
         async with self._fetches:
@@ -137,6 +141,8 @@ class MediaDesk:
         return tuple([MediaItem(file, self._pieces(file)) for file in files])
 
     def _pieces(self, file: MediaFile) -> tuple[MediaPiece, ...]:
+        if file.encoded is not None:
+            return file.encoded.pieces
         try:
             return self._reader.lay_out(self._decode(file))
         except UnreadableMedia as problem:
@@ -162,9 +168,8 @@ class MediaDesk:
         return tuple([_run(encoded[place.mark], place) for place in places])
 
     async def _encode(self, item: MediaItem, user_id: int) -> EncodedMedia:
-        digest = item.file.digest
-        if (found := self._cache.find(digest)) is not None:
-            return found
+        if item.file.encoded is not None:
+            return item.file.encoded
         await self._turns.take(user_id)
         # The thread cannot be stopped: whoever leaves, the turn lasts as long as its work.
         task = asyncio.create_task(self._use_turn(item))
@@ -175,13 +180,18 @@ class MediaDesk:
     async def _use_turn(self, item: MediaItem) -> EncodedMedia:
         digest, num_bytes = item.file.digest, self._num_bytes(item)
         try:
-            # Another request may have had the same picture while this one waited.
+            # Another part may have been the same picture, here or in a request before this one.
             if (found := self._cache.find(digest)) is not None:
                 return found
             self._cache.make_room(num_bytes)
             work = partial(self._decode_and_encode, item.file)
             rows = await asyncio.get_running_loop().run_in_executor(self._thread, work)
-            return self._cache.add(digest, rows, num_bytes)
+            return self._cache.add(digest, item.pieces, rows, num_bytes)
+        except (asyncio.CancelledError, RuntimeError):
+            # Nobody cancels this task: the thread takes no more work.
+            if self._is_closed:
+                raise ServiceUnavailable("The service is shutting down.") from None
+            raise
         finally:
             self._turns.end()
 
@@ -199,6 +209,7 @@ class MediaDesk:
 
     def close(self) -> None:
         """Take no more files; what is being encoded is finished, and waited for. Frees the projector."""
+        self._is_closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._projector is not None:
             self._projector.close()

@@ -19,7 +19,14 @@ from inference.domain.admission_events import (
     Rejected,
 )
 from inference.domain.outcomes import Outcome, RequestSummary
-from inference.domain.phases import ChatTemplateRendered, PhaseEvent, PromptPrepared, ResponseBuilt, Tokenized
+from inference.domain.phases import (
+    ChatTemplateRendered,
+    MediaEncoded,
+    PhaseEvent,
+    PromptPrepared,
+    ResponseBuilt,
+    Tokenized,
+)
 from inference.domain.telemetry_event import Attribute
 from inference.domain.telemetry_level import TelemetryLevel
 
@@ -47,6 +54,7 @@ _NAMES = {
     ChatTemplateRendered: "stage.openai_chat_template",
     Tokenized: "stage.openai_tokenize",
     PromptPrepared: "stage.openai_prompt_prepare",
+    MediaEncoded: "stage.openai_media_prefill",
     ResponseBuilt: "stage.openai_response_build",
     RequestSummary: "stage.openai_request_summary",
 }
@@ -116,7 +124,7 @@ def _elapsed_s(happened: Happened) -> float | None:
             return happened.wait_s
         case RequestSummary():
             return happened.total_s
-        case ChatTemplateRendered() | Tokenized() | PromptPrepared() | ResponseBuilt():
+        case ChatTemplateRendered() | Tokenized() | PromptPrepared() | MediaEncoded() | ResponseBuilt():
             return happened.elapsed_s
         case _:
             return None
@@ -135,6 +143,9 @@ def _phase(event: PhaseEvent) -> dict[str, Attribute | None]:
             found["llama_stage.prompt_chars"] = event.num_prompt_bytes
         case Tokenized() | PromptPrepared():
             found["llama_stage.prompt_tokens"] = event.num_tokens
+        case MediaEncoded():
+            found["llama_stage.media_count"] = event.num_items
+            found["llama_stage.media_tokens"] = event.num_tokens
         case ResponseBuilt():
             found["llama_stage.response_bytes"] = event.num_bytes
             found["llama_stage.openai_stream"] = event.is_stream

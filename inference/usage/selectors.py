@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from inference.domain.latency_histogram import BOUNDS_S, LatencyHistogram
 from inference.domain.usage import (
@@ -97,7 +97,9 @@ def _counted(owner: UsageOwner, range: UsageRange) -> list[tuple[datetime | None
         sums=_SUMS,
         hour="hour" if range.width is not None else "NULL::timestamptz",
     )
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The hours of all keys are added up in memory, where the usual few MB would send them to the disk.
+        cursor.execute("SET LOCAL work_mem = '32MB'")
         cursor.execute(query, given)
         return [(hour, outcome, UsageTotals(*counts)) for hour, outcome, *counts in cursor.fetchall()]
 

@@ -18,7 +18,14 @@ from urllib.parse import urlsplit
 from inference.engine.memory_plan import DeviceMemory
 from skippy_site.env import Environment, EnvironmentProblem, read_environment, variable_name
 from skippy_site.provision.findings import Check, Finding, ok, problem, warning
-from skippy_site.provision.model_source import HUB_PREFIX, ModelProblem, check_gguf, parse_hub_name
+from skippy_site.provision.model_source import (
+    HUB_PREFIX,
+    MODEL,
+    PROJECTOR,
+    ModelProblem,
+    check_gguf,
+    parse_hub_name,
+)
 from skippy_site.state import StateFolder
 from skippy_site.supervisor.lock import written_pid
 from skippy_site.supervisor.port import check_port_is_free
@@ -43,6 +50,7 @@ class ServiceChecks:
     def all(self) -> list[tuple[str, Check]]:
         return [
             ("model", self.model),
+            ("projector", self.projector),
             ("state folder", self.state_folder),
             ("Postgres", self.postgres),
             ("broker", self.broker),
@@ -51,16 +59,14 @@ class ServiceChecks:
 
     def model(self) -> Iterator[Finding]:
         given = self.environment.model
-        try:
-            if not given:
-                yield ok("model", "the default one (SmolLM2-135M-Instruct)")
-            elif given.startswith(HUB_PREFIX):
-                wanted = parse_hub_name(given)
-                yield ok("model", f"{wanted.file} of {wanted.repo} at {wanted.revision}")
-            else:
-                yield ok("model", str(check_gguf(Path(given).expanduser().absolute())))
-        except ModelProblem as failure:
-            yield problem("model", str(failure))
+        if given:
+            yield _file_finding("model", given, MODEL)
+        else:
+            yield ok("model", "the default one (SmolLM2-135M-Instruct)")
+
+    def projector(self) -> Iterator[Finding]:
+        if self.environment.mmproj:
+            yield _file_finding("projector", self.environment.mmproj, PROJECTOR)
 
     def state_folder(self) -> Iterator[Finding]:
         root = self.state.root
@@ -243,3 +249,14 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+def _file_finding(name: str, given: str, variable: str) -> Finding:
+    """Whether what a variable gives can be a file to load."""
+    try:
+        if not given.startswith(HUB_PREFIX):
+            return ok(name, str(check_gguf(Path(given).expanduser().absolute(), variable=variable)))
+        wanted = parse_hub_name(given, variable=variable)
+        return ok(name, f"{wanted.file} of {wanted.repo} at {wanted.revision}")
+    except ModelProblem as failure:
+        return problem(name, str(failure))

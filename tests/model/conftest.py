@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from inference.engine.config import EngineConfig
-from inference.engine.llama import LlamaModel
+from inference.engine.llama import LlamaModel, LlamaProjector
+from tests.model.tiny_media_model import write_tiny_plane_projector, write_tiny_projector
 from tests.model.tiny_model import write_tiny_model
 from tests.model_files import default_model_path
 
@@ -59,3 +60,29 @@ def tiny_model(tiny_model_path: Path) -> Iterator[LlamaModel]:
     loaded = LlamaModel.load(tiny_model_path, EngineConfig())
     yield loaded
     loaded.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_projector_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_projector(tmp_path_factory.mktemp("projectors") / "tiny-mmproj.gguf")
+
+
+@pytest.fixture(scope="session")
+def projector(tiny_model: LlamaModel, tiny_projector_path: Path) -> Iterator[LlamaProjector]:
+    """Reads pictures for `tiny_model`."""
+    loaded = LlamaProjector.load(tiny_projector_path, tiny_model, EngineConfig(num_threads=1))
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="session")
+def plane_eyes(
+    model_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LlamaModel, LlamaProjector]]:
+    """A model that is told where in a picture a row stands, and its projector."""
+    folder, config = tmp_path_factory.mktemp("plane"), EngineConfig(num_threads=1)
+    model = LlamaModel.load(write_tiny_model(model_path, folder / "qwen.gguf", has_plane=True), config)
+    loaded = LlamaProjector.load(write_tiny_plane_projector(folder / "mmproj.gguf"), model, config)
+    yield model, loaded
+    loaded.close()
+    model.close()

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from inference.domain.errors import ServiceUnavailable
-from inference.domain.events import Finished, Started
+from inference.domain.events import Finished
 from inference.domain.media import MediaKind, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import MediaRun
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaProjector
 from inference.engine.llama.projector_trial import try_projector
 from inference.engine.load_error import ModelLoadError
+from tests.model.looking_engine import BEGIN, END, LookingEngine, config, distance, num_cached, picture
 from tests.model.test_engine_batching import F32_NOISE
-from tests.model.test_engine_batching import distance as distance_of_all
 from tests.model.tiny_media_model import (
     NUM_SOUND_TOKENS,
     NUM_TOKENS,
@@ -27,58 +27,6 @@ from tests.model.tiny_media_model import (
     write_tiny_sound_projector,
 )
 from tests.model.watched_engine import WatchedEngine
-from tests.unit.engine.scripted_engine_parts import RecordingSink
-
-BEGIN, END = tuple(range(1000, 1070)), tuple(range(2000, 2020))
-
-
-def config(**sizes: int | bool) -> EngineConfig:
-    return EngineConfig(num_lanes=4, num_cells=2048, num_threads=1, **sizes)  # type: ignore[arg-type]
-
-
-def picture(name: str, *, width: int = 40, height: int = 24) -> Picture:
-    digest = hashlib.sha256(name.encode()).digest()
-    random = np.random.default_rng(list(digest))
-    return Picture(width, height, random.integers(0, 256, (height, width, 3), np.uint8).tobytes(), digest)
-
-
-@pytest.fixture(scope="session")
-def tiny_projector_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_projector(tmp_path_factory.mktemp("projectors") / "tiny-mmproj.gguf")
-
-
-@pytest.fixture(scope="session")
-def projector(tiny_model: LlamaModel, tiny_projector_path: Path) -> Iterator[LlamaProjector]:
-    loaded = LlamaProjector.load(tiny_projector_path, tiny_model, config())
-    yield loaded
-    loaded.close()
-
-
-class LookingEngine(WatchedEngine):
-    """A WatchedEngine that is asked about pictures."""
-
-    def __init__(self, model: LlamaModel, projector: LlamaProjector, config: EngineConfig) -> None:
-        super().__init__(model, config)
-        self._projector = projector
-
-    def look(self, name: str, *pictures: Picture, max_tokens: int = 6, namespace: str = "") -> RecordingSink:
-        """BEGIN, each picture and a line break, END."""
-        ids, runs = list(BEGIN), []
-        for one in pictures:
-            rows = iter(self._projector.encode(one))
-            for piece in self._projector.lay_out(one):
-                if piece.is_embedded:
-                    runs.append(MediaRun(len(ids), next(rows), piece.is_causal))
-                ids += piece.token_ids
-            ids.append(5)
-        return self.submit(
-            name,
-            (*ids, *END),
-            media=tuple(runs),
-            max_tokens=max_tokens,
-            ignore_eos=True,
-            namespace=namespace,
-        )
 
 
 @pytest.fixture
@@ -87,18 +35,6 @@ def engine(tiny_model: LlamaModel, projector: LlamaProjector) -> Iterator[Lookin
         yield made
         made.run()
         made.check_all_free()
-
-
-def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """Without the tokens that may not be drawn (here those that end an answer)."""
-    may_be_drawn = np.isfinite(one)
-    return distance_of_all(one[may_be_drawn], other[may_be_drawn])
-
-
-def num_cached(sink: RecordingSink) -> int:
-    started = sink.events[0]
-    assert isinstance(started, Started)
-    return started.num_cached_tokens
 
 
 def test_a_picture_is_as_many_tokens_as_it_says(projector: LlamaProjector) -> None:

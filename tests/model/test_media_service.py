@@ -96,6 +96,13 @@ class LookingService(MixedService):
         name = f"00000000-0000-4000-8000-{self._count:012x}"
         return self.open(MixedRequest(name, "/v1/chat/completions", body, user))
 
+    async def post(self, path: str, **body: Any) -> Any:
+        self._count += 1
+        name = f"00000000-0000-4000-8000-{self._count:012x}"
+        answer = await self.open(MixedRequest(name, path, {"model": "tiny", **body}, 0)).answer()
+        assert answer.status == 200, answer.body
+        return answer.json()
+
     async def answer(self, *content: Any, **fields: Any) -> Any:
         answer = await self.ask(*content, **fields).answer()
         return answer.status, answer.json()
@@ -162,6 +169,31 @@ async def test_the_same_picture_is_computed_once_and_another_one_anew(service: L
     assert cached[:2] == [0, prompt_tokens - 1]
     assert cached[2] < 30  # the system prompt of the template, and nothing behind it
     assert service.projector.num_encoded == 2
+
+
+async def test_all_doors_show_the_same_picture(service: LookingService) -> None:
+    url, text = shown(RED)["image_url"]["url"], QUESTION["text"]
+    _, chat = await service.answer(QUESTION, shown(RED))
+    response = await service.post(
+        "/v1/responses",
+        input=[
+            {
+                "role": "user",
+                "content": [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": url}],
+            }
+        ],
+        max_output_tokens=16,
+    )
+    source = {"type": "base64", "media_type": "image/png", "data": url.partition(",")[2]}
+    turns = [{"role": "user", "content": [QUESTION, {"type": "image", "source": source}]}]
+    message = await service.post("/v1/messages", messages=turns, max_tokens=4)
+    counted = await service.post("/v1/messages/count_tokens", messages=turns)
+    num_tokens = chat["usage"]["prompt_tokens"]
+    assert response["usage"]["input_tokens"] == num_tokens
+    usage = message["usage"]
+    assert usage["input_tokens"] + usage.get("cache_read_input_tokens", 0) == num_tokens
+    assert counted["input_tokens"] == num_tokens
+    assert service.projector.num_encoded == 1
 
 
 async def test_streams_go_on_while_a_picture_is_encoded(service: LookingService) -> None:

@@ -115,3 +115,38 @@ def write_tiny_sound_projector(
     model.linear("mm.a.mlp.2", SOUND_HIDDEN // 2, text_width)
     model.save()
     return target
+
+
+def write_tiny_plane_projector(target: Path, *, text_width: int = 64) -> Path:
+    """Qwen2-VL's, for `write_tiny_model(has_plane=True)`: a picture of w × h pixels becomes about
+    w / 16 × h / 16 tokens, 8 at least."""
+    model = TinyProjectorWriter(target)
+    model.add_bool("clip.has_vision_encoder", True)
+    model.add_string("clip.projector_type", "qwen2vl_merger")
+    model.add_uint32("clip.vision.image_size", IMAGE_SIZE)
+    model.add_uint32("clip.vision.patch_size", PATCH_SIZE)
+    model.add_uint32("clip.vision.embedding_length", VISION_WIDTH)
+    model.add_uint32("clip.vision.feed_forward_length", VISION_HIDDEN)
+    model.add_uint32("clip.vision.block_count", 1)
+    model.add_uint32("clip.vision.projection_dim", text_width)
+    model.add_uint32("clip.vision.attention.head_count", NUM_HEADS)
+    model.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    model.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    model.add_array("clip.vision.image_std", [0.25, 0.25, 0.25])
+    for name in ("v.patch_embd.weight", "v.patch_embd.weight.1"):
+        model.weights(name, VISION_WIDTH, 3, PATCH_SIZE, PATCH_SIZE)
+    for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+        model.linear(f"v.blk.0.{name}", VISION_WIDTH, VISION_WIDTH)
+        model.weights(f"v.blk.0.{name}.bias", VISION_WIDTH)
+    for name in ("v.blk.0.ln1", "v.blk.0.ln2", "v.post_ln"):
+        model.add_tensor(f"{name}.weight", np.ones(VISION_WIDTH, np.float32))
+        model.weights(f"{name}.bias", VISION_WIDTH)
+    for name, inputs, outputs in (("up", VISION_WIDTH, VISION_HIDDEN), ("down", VISION_HIDDEN, VISION_WIDTH)):
+        model.linear(f"v.blk.0.ffn_{name}", inputs, outputs)
+        model.weights(f"v.blk.0.ffn_{name}.bias", outputs)
+    merged = 4 * VISION_WIDTH
+    for name, outputs in (("mm.0", merged), ("mm.2", text_width)):
+        model.linear(name, merged, outputs)
+        model.weights(f"{name}.bias", outputs)
+    model.save()
+    return target

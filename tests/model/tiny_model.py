@@ -33,15 +33,16 @@ def write_tiny_model(
     pretokenizer: str | None = None,
     user_defined: Collection[str] = (),
     extra_text: Mapping[str, str] | None = None,
+    has_plane: bool = False,
 ) -> Path:
     """Write `target` (about 13 MB in F32) with the tokenizer of `source`; the weights are always the same.
 
     `pretokenizer` replaces `tokenizer.ggml.pre`, to reach the regular expressions that llama.cpp uses
     for other families of models; tokens in `user_defined` are marked as such; `extra_text` adds
-    metadata.
+    metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane.
     """
     reader = GGUFReader(source)
-    writer = GGUFWriter(target, "llama")
+    writer = GGUFWriter(target, "qwen2vl" if has_plane else "llama")
     num_vocabulary = 0
     defined_ids: list[int] = []
     for name, field in reader.fields.items():
@@ -65,7 +66,14 @@ def write_tiny_model(
     for name, text in (extra_text or {}).items():
         writer.add_string(name, text)
 
-    _write(writer, num_vocabulary=num_vocabulary, num_layers=num_layers, width=width, context=context)
+    _write(
+        writer,
+        num_vocabulary=num_vocabulary,
+        num_layers=num_layers,
+        width=width,
+        context=context,
+        has_plane=has_plane,
+    )
     return target
 
 
@@ -91,7 +99,15 @@ def write_spm_model(target: Path) -> Path:
     return target
 
 
-def _write(writer: GGUFWriter, *, num_vocabulary: int, num_layers: int, width: int, context: int) -> None:
+def _write(
+    writer: GGUFWriter,
+    *,
+    num_vocabulary: int,
+    num_layers: int,
+    width: int,
+    context: int,
+    has_plane: bool = False,
+) -> None:
     """Sizes and weights, and the end of the file."""
     feed_forward = width * 2
     writer.add_block_count(num_layers)
@@ -102,6 +118,9 @@ def _write(writer: GGUFWriter, *, num_vocabulary: int, num_layers: int, width: i
     writer.add_head_count_kv(NUM_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(width // NUM_HEADS)
+    if has_plane:
+        pairs = width // NUM_HEADS // 2
+        writer.add_rope_dimension_sections([pairs - 2 * (pairs // 3), pairs // 3, pairs // 3, 0])
     writer.add_vocab_size(num_vocabulary)
 
     random = np.random.default_rng(7)
@@ -114,6 +133,8 @@ def _write(writer: GGUFWriter, *, num_vocabulary: int, num_layers: int, width: i
     for layer in range(num_layers):
         for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
             writer.add_tensor(f"blk.{layer}.{name}.weight", weights(width, width))
+            if has_plane and name != "attn_output":
+                writer.add_tensor(f"blk.{layer}.{name}.bias", weights(width))
         writer.add_tensor(f"blk.{layer}.ffn_gate.weight", weights(feed_forward, width))
         writer.add_tensor(f"blk.{layer}.ffn_up.weight", weights(feed_forward, width))
         writer.add_tensor(f"blk.{layer}.ffn_down.weight", weights(width, feed_forward))

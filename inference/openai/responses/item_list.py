@@ -90,8 +90,8 @@ def _resource(item: dict[str, Any], place: str) -> dict[str, Any]:
     """An item as the schema's ItemResource: with an id, which is the same each time, and a status."""
     kind = item.get("type") or "message"
     digest = hashlib.sha256(place.encode()).hexdigest()[:32]
-    shown = {"id": f"{_PREFIXES.get(kind, 'item')}_{digest}", "status": "completed", **item, "type": kind}
-    shown = {name: value for name, value in shown.items() if value is not None}
+    given = {name: value for name, value in item.items() if value is not None}
+    shown = {"id": f"{_PREFIXES.get(kind, 'item')}_{digest}", "status": "completed", **given, "type": kind}
     if kind == "reasoning":
         shown.setdefault("summary", [])
     if kind == "message":
@@ -113,6 +113,8 @@ def _content(item: dict[str, Any]) -> list[Any]:
                 if is_answer
                 else {"type": "input_text", "text": text}
             )
+        elif part.get("type") == "input_image":
+            shown.append({"detail": "auto", **part})
         else:
             shown.append(part)
     return shown

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage, Role
 from inference.domain.tools import ToolCall
 from inference.openai.fields import Fields, kind_of
+from inference.openai.media_parts import MEDIA_KINDS, UNSERVED_KINDS, read_media_part
 
 # See inference/openai/message_parts.py.
 MAX_ITEMS_AND_PARTS = 16_384
@@ -26,7 +28,6 @@ _ROLES: dict[str, Role] = {
     "developer": "developer",
 }
 _TEXT_PARTS = ("input_text", "output_text", "text")
-_MEDIA_PARTS = ("input_image", "input_file", "input_audio")
 Items = Sequence[object]
 
 
@@ -86,12 +87,13 @@ class ItemReader:
         role = item.choice("role", tuple(_ROLES))
         if role is None:
             raise item.missing("role")
-        text = self._text(item, "content")
+        media: list[MediaPart] = []
+        text = self._text(item, "content", media if role == "user" else None)
         if role == "assistant":
             self._open_answer().texts.append(text)
             return
         self._end_answer()
-        self._turns.append(ChatMessage(_ROLES[role], text))
+        self._turns.append(ChatMessage(_ROLES[role], text, media=tuple(media)))
 
     def _function_call(self, item: Fields) -> None:
         call_id = _required(item, "call_id", MAX_ID_CHARS)
@@ -106,11 +108,11 @@ class ItemReader:
         call_id = _required(item, "call_id", MAX_ID_CHARS)
         if call_id not in self._call_names and not self._may_be_continued:
             raise item.fail("call_id", "there is no 'function_call' of this id before it")
-        text = self._text(item, "output")
+        media: list[MediaPart] = []
+        text = self._text(item, "output", media)
         self._end_answer()
-        self._turns.append(
-            ChatMessage("tool", text, name=self._call_names.get(call_id), tool_call_id=call_id)
-        )
+        name = self._call_names.get(call_id)
+        self._turns.append(ChatMessage("tool", text, name=name, tool_call_id=call_id, media=tuple(media)))
 
     def _reasoning(self, item: Fields) -> None:
         """The thinking itself where it is there, or else what was told of it. Sealed thinking is skipped:
@@ -131,7 +133,8 @@ class ItemReader:
             self._turns.append(self._answer.turn())
             self._answer = None
 
-    def _text(self, item: Fields, name: str) -> str:
+    def _text(self, item: Fields, name: str, media: list[MediaPart] | None) -> str:
+        """Text, in which marks stand for what is added to `media`; None: there may be none."""
         value = item.take(name)
         if value is None:
             raise item.missing(name)
@@ -139,9 +142,11 @@ class ItemReader:
             return value
         if not isinstance(value, list):
             raise item.wrong_kind(name, "a string or an array of content parts", value)
-        return "\n".join(self._part_texts(item, name, _TEXT_PARTS))
+        return "\n".join(self._part_texts(item, name, _TEXT_PARTS, media))
 
-    def _part_texts(self, item: Fields, name: str, kinds: tuple[str, ...]) -> list[str]:
+    def _part_texts(
+        self, item: Fields, name: str, kinds: tuple[str, ...], media: list[MediaPart] | None = None
+    ) -> list[str]:
         path = item.param(name)
         texts = []
         for index, value in enumerate(item.array(name) or ()):
@@ -152,9 +157,12 @@ class ItemReader:
                 text = part.string("refusal")
             elif kind in kinds:
                 text = part.string("text")
-            elif kind in _MEDIA_PARTS:
+            elif kind in MEDIA_KINDS and media is not None:
+                media.append(read_media_part(_object(value, path), f"{path}[{index}]"))
+                text = media[-1].mark
+            elif kind in MEDIA_KINDS or kind in UNSERVED_KINDS:
                 raise InvalidRequest(
-                    f"Invalid '{path}[{index}]': this model takes text only, not parts of type '{kind}'.",
+                    f"Invalid '{path}[{index}]': parts of type '{kind}' are not supported here.",
                     param=f"{path}[{index}]",
                 )
             else:

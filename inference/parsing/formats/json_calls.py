@@ -59,6 +59,8 @@ class _CallObject:
         self._id = ""
         self._held: list[str] = []
         self._has_arguments = False
+        self._has_text = False
+        """Of the arguments."""
         self._is_begun = False
 
     def read(self) -> Steps[Outcome]:
@@ -126,8 +128,6 @@ class _CallObject:
         is_whole = yield from json_value(source, take_some)
         self._has_text = not is_empty
         return is_whole
-
-    _has_text = False
 
     def _begin(self) -> None:
         self._is_begun = True

@@ -67,6 +67,52 @@ def test_a_stop_sequence_is_named(live, client):
     assert all("e" not in block.text for block in answer.content)
 
 
+WEATHER: Any = {
+    "name": "weather",
+    "description": "The weather in a city.",
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "maxLength": 12},
+            "days": {"type": "integer", "maximum": 9},
+        },
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
+def test_a_call_that_must_be_made(live, client, choice):
+    asked: dict[str, Any] = {
+        "model": live.model,
+        "max_tokens": 80,
+        "messages": [{"role": "user", "content": "How is the weather in Rome?"}],
+        "tools": [WEATHER],
+        "tool_choice": {**choice, "disable_parallel_tool_use": True},
+    }
+    whole = client.messages.create(**asked)
+    with client.messages.stream(**asked) as stream:
+        streamed = stream.get_final_message()
+
+    for answer in (whole, streamed):
+        (call,) = (block for block in answer.content if block.type == "tool_use")
+        assert answer.stop_reason == "tool_use"
+        assert call.name == "weather"
+        assert set(call.input) == {"city", "days"}
+        assert len(call.input["city"]) <= 12 and call.input["days"] <= 9
+    turns = [
+        *asked["messages"],
+        {"role": "assistant", "content": whole.content},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": whole.content[-1].id, "content": "Rain."}],
+        },
+    ]
+    after = client.messages.create(model=live.model, max_tokens=16, messages=turns, tools=[WEATHER])
+    assert after.role == "assistant" and after.usage.output_tokens >= 1
+
+
 def test_counting_tokens(live, client):
     short = client.messages.count_tokens(model=live.model, messages=HI)
     long = client.messages.count_tokens(model=live.model, messages=HI, system="You are terse. " * 20)

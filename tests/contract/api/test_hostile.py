@@ -161,6 +161,8 @@ def test_parameters_that_we_know_and_do_not_serve_are_named(live):
     refused = {
         "n": 2,
         "n_probs": 3,
+        "functions": [{"name": "f"}],
+        "modalities": ["text", "audio"],
         "chat_template": "x",
         "grammar": "root ::= x",
     }

@@ -1,5 +1,7 @@
 """The official client, unchanged, against the live service and the real model."""
 
+import json
+
 import openai
 import pytest
 
@@ -147,3 +149,56 @@ async def test_the_asynchronous_client_streams_many_at_once(live):
 
     assert all(texts)
     await client.close()
+
+
+def test_calls_are_the_same_streamed_and_whole(live):
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "strict": True,
+                "parameters": {
+                    "type": "object",
+                    "properties": {"city": {"type": "string", "maxLength": 12}},
+                    "required": ["city"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ]
+    asked = {
+        "model": live.model,
+        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+        "tools": tools,
+        "tool_choice": "required",
+        "temperature": 0,
+        "max_tokens": 200,
+        "stream": False,
+    }
+    client = live.client()
+
+    whole = client.chat.completions.create(**asked | {"parallel_tool_calls": False})
+    with client.chat.completions.stream(
+        **{name: value for name, value in asked.items() if name != "stream"}, parallel_tool_calls=False
+    ) as stream:
+        streamed = stream.get_final_completion()
+
+    calls = [
+        [(call.function.name, call.function.arguments) for call in answer.choices[0].message.tool_calls]
+        for answer in (whole, streamed)
+    ]
+    assert calls[0] == calls[1]
+    assert calls[0][0][0] == "get_weather"
+    assert set(json.loads(calls[0][0][1])) == {"city"}
+    assert [one.choices[0].finish_reason for one in (whole, streamed)] == ["tool_calls"] * 2
+    # With others allowed behind it, the deltas are written the moment that they are there.
+    events = live.events(**{name: value for name, value in asked.items() if name not in ("model", "stream")})
+    names = [
+        part["function"].get("name")
+        for event in events[:-1]
+        for choice in event["choices"]
+        for part in choice["delta"].get("tool_calls") or []
+    ]
+    assert names[0] == "get_weather"
+    assert events[-2]["choices"][0]["finish_reason"] in ("tool_calls", "length")

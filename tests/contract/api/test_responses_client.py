@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import jsonschema
 import openai
 import pytest
+from pydantic import BaseModel, Field, StringConstraints
 
 from tests.contract.api.test_schemas import SCHEMAS, validate
 
@@ -95,6 +96,60 @@ def test_a_conversation_is_stored_and_gone_on_from(live, keeping):
         keeping.responses.retrieve(first.id)
     with pytest.raises(openai.NotFoundError):
         keeping.responses.create(model=live.model, input="x", previous_response_id=second.id)
+
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather in a city.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 12}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+def test_a_call_that_must_be_made_and_its_output(live):
+    client = live.client()
+    asked: dict[str, Any] = {
+        "model": live.model,
+        "input": "How is the weather in Rome?",
+        "tools": [WEATHER],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "max_output_tokens": 80,
+    }
+    whole = client.responses.create(**asked)
+    with client.responses.stream(**asked) as stream:
+        streamed = stream.get_final_response()
+
+    for answer in (whole, streamed):
+        (call,) = (item for item in answer.output if item.type == "function_call")
+        assert (call.name, answer.status) == ("weather", "completed")
+        assert len(json.loads(call.arguments)["city"]) <= 12
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "Rain."}
+    after = client.responses.create(
+        model=live.model,
+        input=[{"role": "user", "content": asked["input"]}, *streamed.output, output],
+        tools=[WEATHER],
+        max_output_tokens=16,
+    )
+    assert after.usage.output_tokens >= 1
+
+
+class Person(BaseModel):
+    name: Annotated[str, StringConstraints(max_length=10)]
+    age: Annotated[int, Field(ge=0, le=99)]
+
+
+def test_an_answer_in_a_models_form(live):
+    answer = live.client().responses.parse(
+        model=live.model, input="Ada is 36.", text_format=Person, max_output_tokens=60
+    )
+    assert isinstance(answer.output_parsed, Person)
 
 
 def test_errors_are_the_clients_own(live):

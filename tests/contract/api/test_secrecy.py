@@ -39,6 +39,15 @@ DOORS += (
     "/readyz",
     "/admin/",
 )
+MESSAGES: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": MESSAGES,
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": MESSAGES,
+    "/v1/messages/count_tokens": MESSAGES,
+    "/v1/tokenize": {"prompt": "hi"},
+}
 
 
 @dataclass
@@ -59,13 +68,13 @@ class Told:
         """At each door, as a key has to be sent; the statuses."""
         headers = {"Authorization": f"Bearer {key}"}
         found = {self.ask("GET", path, headers=headers).status_code for path in DOORS}
-        for path, question in (
-            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
-            ("/v1/completions", {"prompt": "hi"}),
-        ):
+        for path, question in QUESTIONS.items():
             body = {"model": self.model, "max_tokens": 2, **question}
+            if path == "/v1/responses":
+                body["max_output_tokens"] = body.pop("max_tokens")
             for more in ({}, {"stream": True}, {"max_tokens": 0}, {"model": "none"}):
                 found.add(self.ask("POST", path, json=body | more, headers=headers).status_code)
+        found.add(self.ask("POST", "/v1/messages", json=MESSAGES, headers={"x-api-key": key}).status_code)
         return found
 
     def in_wrong_places(self, key: str, good: str) -> None:
@@ -111,6 +120,18 @@ class Told:
         for fields in in_body:
             self.ask("POST", "/v1/chat/completions", json=body | fields, headers=auth)
             self.ask("POST", "/v1/chat/completions", json=body | {"stream": True} | fields, headers=auth)
+        asked: dict[str, Any] = {"model": self.model, "max_tokens": 2}
+        said: dict[str, Any] = {"input": f"my key is {key}", "max_output_tokens": 2, "model": self.model}
+        for path, body in (
+            ("/v1/messages", asked | MESSAGES),
+            ("/v1/messages", asked | MESSAGES | {"metadata": {"user_id": key}}),
+            ("/v1/responses", said),
+            ("/v1/responses", said | {"previous_response_id": key}),
+            ("/v1/tokenize", asked | {"prompt": f"my key is {key}"}),
+        ):
+            for fields in ({}, {"model": key}, {key: 1}):
+                self.ask("POST", path, json=body | fields, headers=auth)
+        self.ask("GET", f"/v1/responses/{key}", headers=auth)
         self.ask("POST", "/api/keys", json={"name": key, key: key}, headers=auth)
 
 

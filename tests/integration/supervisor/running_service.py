@@ -65,10 +65,10 @@ class RunningService:
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
-    def start(self) -> RunningService:
+    def start(self, *, limit_s: float = 40.0) -> RunningService:
         """Start it and wait for the ready line."""
         self.launch()
-        wait_until(lambda: self.says(READY) or not self.is_alive, limit_s=40, what="the ready line")
+        wait_until(lambda: self.says(READY) or not self.is_alive, limit_s=limit_s, what="the ready line")
         assert self.says(READY), self.output
         return self
 

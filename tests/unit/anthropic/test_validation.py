@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.anthropic.errors import error_object
 from inference.anthropic.validation import parse_count_request, parse_messages_request
 from inference.domain.constraint import JsonSchema
 from inference.domain.errors import InvalidRequest
@@ -15,6 +16,7 @@ from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.domain.tools import ToolCall, ToolMode, ToolSpec, ToolUse
 from inference.openai.protocol import ChatRequest
 
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 HI = [{"role": "user", "content": "hi"}]
 TOOL = {"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}
 USE = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "é"}}
@@ -127,6 +129,31 @@ def test_results_of_many_kinds(result: dict[str, Any], text: str) -> None:
     assert asked.messages[-1] == ChatMessage("tool", text, name="look", tool_call_id="t1")
 
 
+def test_pictures_stand_in_the_text_by_their_marks() -> None:
+    far = {"type": "image", "source": {"type": "url", "url": "https://h/p.png"}}
+    asked = read(
+        messages=[
+            {"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]},
+            {"role": "user", "content": [far, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": [USE]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": [IMAGE]},
+                    {"type": "text", "text": "c"},
+                ],
+            },
+        ]
+    )
+    first, _, result, last = asked.messages
+    near, distant = first.media
+    assert (near.data, distant.url) == (b"hi", "https://h/p.png")
+    assert first.content == f"a\n{near.mark}\n{distant.mark}\nb"
+    assert near.param == "messages[0].content[1]"
+    assert result.content == result.media[0].mark and result.role == "tool"
+    assert (last.content, last.media) == ("c", ())
+
+
 def test_turns_of_one_role_are_one() -> None:
     asked = read(
         messages=[
@@ -221,7 +248,15 @@ def test_thinking(thinking: object, options: ReasoningOptions) -> None:
         ({"messages": [{"role": "user", "content": ["a"]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0]"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},
+            "messages[0].content[0]",
+        ),
+        (
+            {"messages": [*HI, {"role": "assistant", "content": [IMAGE]}]},
+            "messages[1].content[0]",
+        ),
+        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "frob"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [USE]}]}, "messages[0].content[0]"),
         (
@@ -269,6 +304,13 @@ def test_a_schema_for_the_answer(field: str) -> None:
     assert error.param == asked.constraint_param
 
 
+def test_a_thread_is_refused_with_the_code_that_clients_act_upon() -> None:
+    error = refusal(thread={"type": "create"})
+    assert (error.param, error.code) == ("thread", "thread_unsupported_request")
+    told = error_object(error, request_id="r")["error"]
+    assert isinstance(told, dict) and told["details"] == {"error_code": "thread_unsupported_request"}
+
+
 def test_fields_that_nobody_defines() -> None:
     assert read(context_management={"edits": []}).ignored_parameters == ("context_management",)
     with pytest.raises(InvalidRequest) as caught:
@@ -287,3 +329,50 @@ def test_counting_needs_no_max_tokens() -> None:
     assert asked.model == "m"
     assert asked.conversation.messages == (ChatMessage("user", "hi"),)
     assert [tool.name for tool in asked.conversation.tool_use.tools] == ["look"]
+
+
+def test_pictures_keep_their_places_in_turns_and_results() -> None:
+    inline = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    linked = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    text = {"type": "text", "text": "see"}
+    asked = read(
+        tools=[TOOL],
+        messages=[
+            {"role": "user", "content": [text, inline]},
+            {"role": "user", "content": [linked]},  # turns of one role are one
+            {"role": "assistant", "content": [USE]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [text, inline]}, inline],
+            },
+        ],
+    )
+    user, _, result, last = asked.messages
+    first, second = user.media
+    assert user.content == f"see\n{first.mark}\n{second.mark}"
+    assert (first.data, first.url) == (b"\0\0\0", None)
+    assert (second.data, second.url) == (None, "https://example.com/a.png")
+    assert [part.param for part in user.media] == ["messages[0].content[1]", "messages[1].content[0]"]
+    assert result.content == f"see\n{result.media[0].mark}"
+    assert last.content == last.media[0].mark
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image"},
+        {"type": "image", "source": {}},
+        {"type": "image", "source": {"type": "file", "file_id": "file-1"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "?"}},
+        {"type": "document", "source": {"type": "text", "data": "AAAA"}},
+    ],
+)
+def test_what_cannot_be_seen_is_refused_by_its_place(block: dict[str, Any]) -> None:
+    error = refusal(messages=[{"role": "user", "content": [block]}])
+    assert (error.param or "").startswith("messages[0].content[0]")
+
+
+def test_assistants_show_nothing() -> None:
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    turns = [*HI, {"role": "assistant", "content": [block]}]
+    assert refusal(messages=turns).param == "messages[1].content[0]"

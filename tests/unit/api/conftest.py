@@ -23,7 +23,7 @@ from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
 from inference.prompting.prompt import PromptPolicy
 from inference.routing import Watching, api_routes
-from inference.runtime import Runtime, RuntimeSettings
+from inference.runtime import EngineLoader, Runtime, RuntimeSettings
 from inference.services.chat_defaults import ChatDefaults
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
@@ -62,6 +62,7 @@ class Site:
     usage: ScriptedUsageDesk = field(default_factory=ScriptedUsageDesk)
     metrics_readers: list[Principal] = field(default_factory=list)
     load_failure: Exception | None = None
+    loader: EngineLoader | None = None
     watchdog_s: float = 0.0
     chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
     prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
@@ -83,7 +84,7 @@ class Site:
                 chat_defaults=self.chat_defaults,
                 prompt_policy=self.prompt_policy,
             ),
-            loader=ScriptedLoader(self.engine, failure=self.load_failure),
+            loader=self.loader or ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
             ledger=self.ledger,
             answer_keeping=AnswerKeeping(self.kept, self.kept, self.kept),

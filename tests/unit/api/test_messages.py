@@ -13,8 +13,10 @@ from accounts.contracts import KeyLimits, KeyLookup, KeyState, Limits
 from inference.domain.errors import GenerationFailed, ServerOverloaded
 from inference.domain.events import FinishReason
 from inference.domain.outcomes import Outcome
+from inference.domain.time_limits import TimeLimits
 from tests.asgi import Exchange, exchange
-from tests.unit.api.conftest import KEY, PRINCIPAL, Site
+from tests.scripted_engine import CHATML
+from tests.unit.api.conftest import KEY, PRINCIPAL, Site, started
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -217,3 +219,43 @@ async def test_an_answer_that_is_begun_is_continued(site: Site) -> None:
     assert prompt.endswith(b"assistant\nThe answer is")
     counted = await site.post("/v1/messages/count_tokens", body(messages=turns))
     assert counted.json()["input_tokens"] == len(site.engine.handles[0].request.prompt_token_ids)
+
+
+async def test_a_picture_for_a_model_without_a_projector_names_its_block(site: Site) -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    turns = [{"role": "user", "content": [picture]}]
+    for path in ("/v1/messages", "/v1/messages/count_tokens"):
+        answer = await site.post(path, body(messages=turns))
+        assert answer.status == 400
+        assert "messages[0].content[0]" in answer.json()["error"]["message"]
+
+
+async def test_an_error_after_early_headers_is_an_event() -> None:
+    patient = Site(time_limits=TimeLimits(early_headers_s=0.01, keep_alive_s=0.01))
+    await started(patient)
+    waiting = patient.open("/v1/messages", body(stream=True))
+    await waiting.until(lambda: b": keep-alive" in waiting.body)
+    patient.engine.handles[0].fail(ServerOverloaded("No lane."))
+    await waiting.answer()
+    ((name, value),) = events(waiting)
+    assert (name, value["error"]["type"]) == ("error", "overloaded_error")
+    await patient.runtime.stop()
+
+
+@pytest.mark.parametrize("display", ["summarized", "omitted"])
+async def test_thinking_is_a_block_of_its_own(display: str) -> None:
+    thoughtful = Site()
+    thoughtful.engine.description = replace(
+        thoughtful.engine.description, chat_templates={"default": CHATML + "{# <think></think> #}"}
+    )
+    await started(thoughtful)
+    thoughtful.engine.play = lambda handle: handle.start().say("<think>Hm.</think>Yes.").finish()
+    thinking = {"type": "adaptive", "display": display}
+    whole = (await thoughtful.post("/v1/messages", body(thinking=thinking))).json()
+    text = {"type": "text", "text": "Yes."}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": ""}
+    assert whole["content"] == ([text] if display == "omitted" else [thought, text])
+    stream = events(await thoughtful.post("/v1/messages", body(thinking=thinking, stream=True)))
+    started_blocks = [v["content_block"]["type"] for n, v in stream if n == "content_block_start"]
+    assert started_blocks == [block["type"] for block in whole["content"]]
+    await thoughtful.runtime.stop()

@@ -10,11 +10,13 @@ import pytest
 
 from accounts.contracts import KeyLookup, KeyState
 from accounts.keys import mint
-from inference.domain.errors import GenerationFailed
+from inference.domain.errors import GenerationFailed, ServerOverloaded
 from inference.domain.events import FinishReason
 from inference.domain.outcomes import Outcome
+from inference.domain.time_limits import TimeLimits
 from tests.asgi import Exchange, exchange
-from tests.unit.api.conftest import KEY, PRINCIPAL, Site
+from tests.scripted_engine import CHATML
+from tests.unit.api.conftest import KEY, PRINCIPAL, Site, started
 
 STRANGER = mint().plaintext
 
@@ -232,3 +234,59 @@ async def test_a_conversation_that_cannot_fit_names_the_input(site: Site) -> Non
     answer = await site.post("/v1/responses", body(input="hi " * 5000))
     error = answer.json()["error"]
     assert (answer.status, error["code"], error["param"]) == (400, "context_length_exceeded", "input")
+
+
+async def test_a_picture_for_a_model_without_a_projector_names_its_part(site: Site) -> None:
+    parts = [{"type": "input_image", "image_url": "data:image/png;base64,aGk="}]
+    answer = await site.post("/v1/responses", body(input=[{"role": "user", "content": parts}]))
+    assert (answer.status, answer.json()["error"]["param"]) == (400, "input[0].content[0]")
+
+
+async def test_tokens_are_counted_without_a_record(site: Site) -> None:
+    keeps_text(site)
+    says(site, "Hello.")
+    asked = body(instructions="Be brief.", tools=[TOOL])
+    counted = await site.post("/v1/responses/input_tokens", asked)
+    assert counted.status == 200 and site.records == []
+    made = (await site.post("/v1/responses", asked)).json()
+    assert counted.json() == {
+        "object": "response.input_tokens",
+        "input_tokens": made["usage"]["input_tokens"],
+    }
+    longer = await site.post("/v1/responses/input_tokens", body(previous_response_id=made["id"]))
+    assert longer.json()["input_tokens"] > len("hiHello.hi")
+    assert (await site.post("/v1/responses/input_tokens", body(input=""))).status == 400
+    assert (await site.get("/v1/responses/input_tokens")).status == 405
+
+
+async def test_an_error_after_early_headers_is_an_event(site: Site) -> None:
+    patient = Site(time_limits=TimeLimits(early_headers_s=0.01, keep_alive_s=0.01))
+    await started(patient)
+    waiting = patient.open("/v1/responses", body(stream=True))
+    await waiting.until(lambda: b": keep-alive" in waiting.body)
+    patient.engine.handles[0].fail(ServerOverloaded("No lane."))
+    await waiting.answer()
+    (event,) = events(waiting)
+    assert (event["type"], event["code"], event["sequence_number"]) == ("error", "server_overloaded", 0)
+    assert waiting.body.endswith(b"data: [DONE]\n\n")
+    await patient.runtime.stop()
+
+
+THINKING = CHATML + "{# <think></think> #}"
+
+
+async def test_thinking_is_an_item_of_its_own(site: Site) -> None:
+    thoughtful = Site()
+    thoughtful.engine.description = replace(
+        thoughtful.engine.description, chat_templates={"default": THINKING}
+    )
+    await started(thoughtful)
+    says(thoughtful, "<think>Hm.</think>Yes.", "<think>Hm.</think>Yes.")
+    whole = (await thoughtful.post("/v1/responses", body())).json()
+    streamed = events(await thoughtful.post("/v1/responses", body(stream=True)))[-1]["response"]
+    for response in (whole, streamed):
+        thought, message = response["output"]
+        assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm.")
+        assert message["content"][0]["text"] == "Yes."
+        assert response["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+    await thoughtful.runtime.stop()

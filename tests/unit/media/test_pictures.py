@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import io
+import random
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from inference.domain.media import UnreadableMedia
 from inference.media.limits import MediaLimits
+from inference.media.picture_files import check_work
 from inference.media.pictures import decode_picture
-from tests.unit.media.files import animation_file, picture_file, png_bomb
+from tests.unit.media.files import animation_file, picture_file, png_bomb, png_chunk
 
 LIMITS = MediaLimits(max_pixels=1_000_000)
 RED = bytes((200, 30, 30))
@@ -45,11 +47,72 @@ def test_other_kinds_of_pixels_become_colours_on_white(
     assert first_pixel(picture_file(mode=mode, color=color)) == expected
 
 
-def test_a_photograph_is_turned_upright() -> None:
+@pytest.mark.parametrize("orientation", range(10))
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_a_photograph_is_turned_upright(orientation: int, format: str) -> None:
+    picture = Image.effect_noise((40, 24), 90).convert("RGB")
     exif = Image.Exif()
-    exif[0x0112] = 6  # turned by a quarter
-    found = decode_picture(picture_file(40, 24, format="JPEG", exif=exif), b"", LIMITS)
-    assert (found.width, found.height) == (24, 40)
+    exif[0x0112] = orientation
+    buffer = io.BytesIO()
+    options = {"lossless": True} if format == "WEBP" else {}
+    picture.save(buffer, format, exif=exif, **options)
+    found = decode_picture(buffer.getvalue(), b"", LIMITS)
+    with Image.open(io.BytesIO(buffer.getvalue())) as opened:
+        expected = ImageOps.exif_transpose(opened).convert("RGB")
+    assert (found.width, found.height) == expected.size
+    assert found.rgb == expected.tobytes()
+
+
+def test_of_several_views_in_a_jpeg_the_first_is_read() -> None:
+    views = [Image.new("RGB", (20, 20), (index * 90, 0, 0)) for index in range(3)]
+    buffer = io.BytesIO()
+    views[0].save(buffer, "MPO", save_all=True, append_images=views[1:])
+    assert first_pixel(buffer.getvalue()) == (0, 0, 0)
+
+
+JPEG = picture_file(200, 200, format="JPEG", progressive=True)
+SCAN = JPEG[JPEG.rfind(b"\xff\xda") : -2]
+PNG, GIF = picture_file(200, 200), picture_file(50, 50, format="GIF")
+FRAME = GIF.index(b",", 13)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        JPEG[:-2] + SCAN * 100 + b"\xff\xd9",
+        JPEG[:2] + b"\xff\xfe\x00\x02" * 1_000_000 + JPEG[2:],
+        JPEG[:2] + b"\xff\xe1\x00\x08Exif\0\0" * 300_000 + JPEG[2:],
+        PNG[:33] + png_chunk(b"abCd", b"") * 100_000 + PNG[33:],
+        PNG[:33] + png_chunk(b"tEXt", b"a\0b") * 100_000 + PNG[33:],
+        GIF[:FRAME] + b"\x21\xfe" + (b"\xff" + b"a" * 255) * 80_000 + b"\0" + GIF[FRAME:],
+    ],
+    ids=["scans", "comments", "exif", "chunks", "texts", "gif"],
+)
+def test_files_that_make_much_work_of_few_pixels_are_refused_at_once(data: bytes) -> None:
+    with pytest.raises(UnreadableMedia, match=r"too many parts|GIF of more"):
+        check_work(data)
+    with pytest.raises(UnreadableMedia):
+        decode_picture(data, b"", LIMITS)
+
+
+def test_large_sensible_files_are_not_among_them() -> None:
+    noise = Image.effect_noise((1000, 1000), 100).convert("RGB")
+    for format, options in (("JPEG", {"progressive": True, "quality": 98}), ("PNG", {}), ("GIF", {})):
+        buffer = io.BytesIO()
+        noise.save(buffer, format, **options)
+        check_work(buffer.getvalue())
+    # A thumbnail or a profile in a segment, and a film behind the end, look like markers now and then.
+    noise_bytes = random.Random(5).randbytes(60_000)
+    profile = b"\xff\xe2" + (len(noise_bytes) + 2).to_bytes(2, "big") + noise_bytes
+    photograph = JPEG[:2] + profile * 20 + JPEG[2:] + random.Random(6).randbytes(3_000_000)
+    check_work(photograph)
+    assert decode_picture(photograph, b"", LIMITS).width == 200
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_what_is_cut_off_in_its_first_bytes_makes_no_work(size: int) -> None:
+    for data in (JPEG, PNG, GIF):
+        check_work(data[:size])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 200), (200, 1), (1000, 1000)])

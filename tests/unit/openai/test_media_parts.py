@@ -80,6 +80,7 @@ def test_addresses_are_only_noted() -> None:
         {"type": "image_url", "image_url": "data:image/png,abcd"},
         {"type": "image_url", "image_url": "data:image/png;base64"},
         {"type": "image_url", "image_url": "data:"},
+        {"type": "image_url", "image_url": f"data:{';' * 5000}base64,AAAA"},
         {"type": "image_url", "image_url": "data:image/png;base64,ab!d"},
         {"type": "image_url", "image_url": "data:image/png;base64,abcdé"},
         {"type": "image_url", "image_url": "data:image/png;base64,a"},

@@ -31,6 +31,16 @@ def test_the_variables_that_templates_expect() -> None:
     assert template(source, bos_text="<s>", eos_text="</s>").render(MESSAGES) == "<s>|</s>|True|True|"
 
 
+def test_an_older_template_gets_its_tools_as_text() -> None:
+    older = template("{{ functions }}|{{ datetime }}")
+    tools = [{"type": "function", "function": {"name": "f", "description": "é"}}]
+    functions = '[\n    {\n        "name": "f",\n        "description": "é"\n    }\n]'
+    assert older.render(MESSAGES, {"tools": tools}) == f"{functions}|Mar 09 2026"
+    assert older.render(MESSAGES) == "|Mar 09 2026"
+    assert older.render(MESSAGES, {"functions": "own", "datetime": "today"}) == "own|today"
+    assert template("{{ tools is none }}{{ functions is defined }}").render(MESSAGES) == "TrueFalse"
+
+
 def test_dates_come_from_the_clock() -> None:
     assert template("{{ strftime_now('%d %b %Y') }}").render(MESSAGES) == "09 Mar 2026"
 

@@ -11,6 +11,7 @@ from skippy_site.provision.model_source import (
     check_gguf,
     parse_hub_name,
     resolve_model,
+    resolve_projector,
 )
 from skippy_site.state import StateFolder
 
@@ -93,3 +94,12 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
             check_gguf(path)
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_projector_is_found_like_a_model_and_named_by_its_own_variable(tmp_path: Path) -> None:
+    file, state = write_gguf(tmp_path / "mmproj.gguf"), StateFolder(tmp_path)
+    assert resolve_projector(Environment(), state, pytest.fail) is None
+    assert resolve_projector(Environment(mmproj=str(file)), state, pytest.fail) == file
+    for given in (str(tmp_path / "absent.gguf"), "hf:nonsense"):
+        with pytest.raises(ModelProblem, match="SKIPPY_MMPROJ"):
+            resolve_projector(Environment(mmproj=given), state, pytest.fail)

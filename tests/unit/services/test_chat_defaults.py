@@ -47,6 +47,8 @@ def test_a_prefill_begins_answers_that_nobody_has_begun() -> None:
     assert filled.template == CONTINUED
     own = request(HELLO, ChatMessage("assistant", "So"), template=CONTINUED)
     assert defaults.fill(own).messages == own.messages
+    also = request(HELLO, ChatMessage("assistant", "So"), template=TemplateOptions(is_continued=True))
+    assert defaults.fill(also).messages == also.messages
     raw = request(template=TemplateOptions(has_generation_prompt=False))
     assert defaults.fill(raw).messages == raw.messages
 

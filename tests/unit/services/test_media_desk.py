@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from inference.domain.errors import GenerationFailed, InvalidRequest, ServerOverloaded
+from inference.domain.errors import GenerationFailed, InvalidRequest, ServerOverloaded, ServiceUnavailable
 from inference.domain.media import MediaKind, MediaPart, MediaPiece, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import MediaPlace, MediaRun, media_token_ids
 from inference.media.addresses import AllowedHosts
@@ -36,15 +36,20 @@ class ScriptedProjector:
         self.gate.set()
         self.error: Exception | None = None
         self.is_closed = False
+        self.num_laid_out = 0
+        self.num_waiting = 0
 
     def lay_out(self, item: Picture | Sound) -> tuple[MediaPiece, ...]:
+        self.num_laid_out += 1
         if isinstance(item, Picture) and item.height == 13:
             raise UnreadableMedia("the model cannot read it")
         count = item.width if isinstance(item, Picture) else 3
         return (MediaPiece((1,)), MediaPiece(media_token_ids(item.digest, 1, count), True), MediaPiece((2,)))
 
     def encode(self, item: Picture | Sound) -> tuple[np.ndarray, ...]:
+        self.num_waiting += 1
         assert self.gate.wait(30)
+        self.num_waiting -= 1
         self.threads.add(threading.current_thread().name)
         if self.error is not None:
             raise self.error
@@ -154,6 +159,28 @@ async def test_one_that_waits_for_its_turn_can_leave(bench: Bench) -> None:
     bench.projector.gate.set()
     await running
     assert len(bench.projector.encoded) == 1
+    assert repr(bench.desk._turns) == "<PromptTurns: 0 of 1 taken, 0 waiting>"
+
+
+async def test_what_was_read_before_is_not_even_decoded(bench: Bench) -> None:
+    await bench.read(part(20))
+    num_laid_out = bench.projector.num_laid_out
+    (run,) = await bench.read(part(20))
+    assert run.num_tokens == 20
+    assert bench.projector.num_laid_out == num_laid_out
+
+
+async def test_those_who_wait_when_the_service_stops_are_told() -> None:
+    bench = Bench()
+    bench.projector.gate.clear()
+    tasks = [asyncio.create_task(bench.read(part(20 + index))) for index in range(3)]
+    while not bench.projector.num_waiting or "2 waiting" not in repr(bench.desk._turns):
+        await asyncio.sleep(0.001)
+    bench.desk.close()
+    bench.projector.gate.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    # The first one was on the thread already.
+    assert [type(outcome) for outcome in outcomes[1:]] == [ServiceUnavailable] * 2
     assert repr(bench.desk._turns) == "<PromptTurns: 0 of 1 taken, 0 waiting>"
 
 

@@ -13,6 +13,7 @@ from inference.domain.admission_events import (
     ReceiverOutcome,
     Rejected,
 )
+from inference.domain.phases import MediaEncoded
 from inference.domain.rejection_reason import RejectionReason
 from inference.telemetry.event_names import event_attributes, event_name
 from inference.telemetry.recorder import LogRecorder
@@ -105,3 +106,12 @@ def test_what_the_line_of_a_request_says_is_no_line_of_its_own(event, num_lines,
     with caplog.at_level(logging.INFO, logger="inference.events"):
         LogRecorder().record_event(event)
     assert len(caplog.messages) == num_lines
+
+
+def test_reading_pictures_has_a_span_of_its_own() -> None:
+    event = MediaEncoded("r-1", 0.25, num_items=2, num_tokens=32)
+    assert event_name(event) == "stage.openai_media_prefill"
+    found = event_attributes(event)
+    assert found["llama_stage.openai_phase"] == "media_prefill"
+    assert (found["llama_stage.media_count"], found["llama_stage.media_tokens"]) == (2, 32)
+    assert found["llama_stage.elapsed_ms"] == 250

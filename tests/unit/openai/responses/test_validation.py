@@ -9,6 +9,7 @@ import pytest
 
 from inference.domain.constraint import AnyJson, JsonSchema
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.domain.media import MediaKind
 from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolCall, ToolMode
 from inference.openai.responses.protocol import ResponseRequest
@@ -106,6 +107,28 @@ def test_thinking_is_read_from_its_summary_where_there_is_nothing_else() -> None
     assert turn.reasoning == "Hm." and turn.content is None
     asked = read(input=[{"role": "user", "content": "a"}, {**item, "summary": []}])
     assert len(asked.messages) == 1
+
+
+def test_pictures_and_sounds_stand_in_the_text_by_their_marks() -> None:
+    asked = read(
+        input=[
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "a"},
+                    {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "low"},
+                    {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+                ],
+            },
+            CALL,
+            {**OUTPUT, "output": [{"type": "input_image", "image_url": "https://h/p.png"}]},
+        ]
+    )
+    first, _, result = asked.messages
+    picture, sound = first.media
+    assert first.content == f"a\n{picture.mark}\n{sound.mark}"
+    assert (picture.data, sound.data, picture.param) == (b"hi", b"hi", "input[0].content[1]")
+    assert result.content == result.media[0].mark
 
 
 def test_what_went_before_comes_first_and_instructions_are_not_taken_over() -> None:
@@ -206,3 +229,41 @@ def test_what_openai_runs_itself_is_unsupported_by_name() -> None:
 def test_fields_that_nobody_defines() -> None:
     assert read(frobnicate=1).ignored_parameters == ("frobnicate",)
     assert refusal(strict=True, frobnicate=1).code == "unknown_parameter"
+
+
+def test_pictures_and_sounds_keep_their_places_in_turns_and_outputs() -> None:
+    data = "data:image/png;base64,AAAA"
+    picture = {"type": "input_image", "image_url": data, "detail": "auto"}
+    sound = {"type": "input_audio", "input_audio": {"data": "BBBB", "format": "wav"}}
+    text = {"type": "input_text", "text": "see"}
+    asked = read(
+        input=[
+            {"role": "user", "content": [text, picture, sound]},
+            CALL,
+            {**OUTPUT, "output": [text, picture]},
+            {"role": "user", "content": "so?"},
+        ]
+    )
+    user, _, output, last = asked.messages
+    first, second = user.media
+    assert (first.kind, second.kind) == (MediaKind.IMAGE, MediaKind.AUDIO)
+    assert user.content == f"see\n{first.mark}\n{second.mark}"
+    assert [part.param for part in user.media] == ["input[0].content[1]", "input[0].content[2]"]
+    assert output.content == f"see\n{output.media[0].mark}"
+    assert output.media[0].param == "input[2].output[1]"
+    assert not last.media
+
+
+@pytest.mark.parametrize(
+    ("role", "part"),
+    [
+        ("user", {"type": "input_image"}),
+        ("user", {"type": "input_image", "file_id": "file-1"}),
+        ("user", {"type": "input_image", "image_url": "ftp://example.com/a.png"}),
+        ("user", {"type": "input_file", "file_data": "AAAA"}),
+        ("system", {"type": "input_image", "image_url": "data:;base64,AAAA"}),
+        ("assistant", {"type": "input_image", "image_url": "data:;base64,AAAA"}),
+    ],
+)
+def test_what_cannot_be_seen_is_refused_by_its_place(role: str, part: dict[str, Any]) -> None:
+    assert (refusal(input=[{"role": role, "content": [part]}]).param or "").startswith("input[0].content[0]")
