@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from llguidance import regex_to_lark
-
 from inference.domain.constraint import (
     AnyJson,
     Choice,
@@ -31,7 +29,7 @@ from inference.engine.llama.constraint_bounds import (
     check_regex,
     check_schema,
 )
-from inference.engine.llama.tagged_text_grammar import TaggedTextRules
+from inference.engine.llama.tagged_text_grammar import TaggedTextRules, between_slashes
 
 # JSON as json.dumps writes it, or without its spaces. Nothing else: a model that may write white space
 # may do so until its tokens run out. (Separators are regular expressions.)
@@ -84,7 +82,7 @@ class GrammarWriter:
                 grammar["json_schema"] = _schema(schema)
             case Regex(pattern):
                 check_regex(pattern)
-                grammar["lark_grammar"] = f"start: {regex_terminal(pattern)}"
+                grammar["lark_grammar"] = f"start: {_regex_terminal(pattern)}"
             case Choice(options):
                 grammar["lark_grammar"] = _choice(options)
             case Grammar():
@@ -110,14 +108,14 @@ def _schema(schema: Mapping[str, Any] | bool) -> dict[str, Any]:
     return {**members, "x-guidance": _JSON_OPTIONS}
 
 
-def regex_terminal(pattern: str) -> str:
+def _regex_terminal(pattern: str) -> str:
     """A regular expression that all of a text has to match, between slashes."""
     pattern = pattern.removeprefix("^")
     if pattern.endswith("$"):
         body = pattern[:-1]
         num_backslashes = len(body) - len(body.rstrip("\\"))
         pattern = pattern if num_backslashes % 2 else body
-    return f"/{regex_to_lark(pattern or '()')}/".replace("\n", "\\n")
+    return between_slashes(pattern or "()")
 
 
 def _choice(options: tuple[str, ...]) -> str:

@@ -120,7 +120,7 @@ class TaggedTextRules:
         if isinstance(tag.body, Regex):
             check_regex(tag.body.pattern)
             body = f"body{len(self._rules)}"
-            pattern = f"/{regex_to_lark(tag.body.pattern)}/".replace("\n", "\\n")
+            pattern = between_slashes(tag.body.pattern)
             # Text that would match what ends it, too, ends at the first of those.
             attributes = ""
             if end and isinstance(end[0], str):
@@ -150,6 +150,11 @@ class TaggedTextRules:
 
     def _written(self, pieces: list[str | int]) -> str:
         return " ".join(f"<[{one}]>" if isinstance(one, int) else json.dumps(one) for one in pieces)
+
+
+def between_slashes(pattern: str) -> str:
+    """A regular expression as Lark writes it. Its digits are those of ASCII: nobody means others."""
+    return f"/{regex_to_lark(pattern, 'd')}/".replace("\n", "\\n")
 
 
 def _ranges(token_ids: set[int]) -> str:

@@ -112,6 +112,8 @@ def refusal(compiler: LlamaConstraintCompiler, spec: ConstraintSpec) -> str:
                      "additionalProperties": False}), '{"ключ":"é"}', "{}"),
         (Regex("^[a-z]{2,3}\\d$"), "abc1", "abcd1"),
         (Regex("a|b"), "b", "ab"),
+        (Regex(r"\d+[\d.]"), "12.", "1\u0663"),
+        (JsonSchema({"type": "string", "pattern": r"^\d$"}), '"1"', '"\u0663"'),
         (Regex("a/b\nc"), "a/b\nc", "a/bc"),
         (Regex("\\$"), "$", "\\"),
         (Choice(("yes", "no", "maybe é")), "maybe é", "may"),
