@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from inference.domain.chat_prompt import ChatPrompt
@@ -110,6 +111,22 @@ def test_an_answer_that_was_asked_for_may_be_a_call_instead() -> None:
 def test_where_nothing_may_be_called_only_what_was_asked_for_counts() -> None:
     one = answer(tool_use=ToolUse((STRICT,), mode=ToolMode.NONE), constraint=ASKED)
     assert one.specs == (ASKED,)
+
+
+def test_tokens_that_begin_calls_are_kept_away_where_nothing_may_be_called() -> None:
+    model: Any = Model()
+    model.tokenizer = ByteTokenizer()
+    model.tokenizer.special_texts = ("<tool_call>", "<|im_end|>", "<|endoftext|>")
+    sampling = SamplingRequest(logit_bias=((5, 1.0), (256, 7.0)))
+    none = ToolUse((STRICT,), mode=ToolMode.NONE)
+    one = chat_answer(
+        replace(answer(tool_use=none).request, sampling=sampling), ChatPrompt((1,), "", SOURCES["hermes"])
+    )
+    assert dict(one.sampling(model).logit_bias) == {5: 1.0, 256: -100.0}
+    for tools in (ToolUse(), ToolUse((STRICT,))):
+        assert answer(tool_use=tools).sampling(model).logit_bias == ()
+    # As text it cannot be kept away.
+    assert answer("minimax-m2", tool_use=none).sampling(model).logit_bias == ()
 
 
 def test_families_write_what_was_asked_for_between_their_marks() -> None:
