@@ -14,7 +14,7 @@ from inference.domain.tools import ToolMode, ToolUse
 from inference.openai.protocol import ChatRequest, SamplingRequest
 from inference.openai.sampling_fields import MAX_LOGIT_BIAS
 from inference.parsing.answer_reader import AnswerReader
-from inference.parsing.formats.emulated import EMULATED
+from inference.parsing.formats.emulated import EmulatedFormat
 from inference.parsing.formats.message_format import MessageFormat
 from inference.parsing.formats.registry import format_of
 from inference.parsing.thinking_constraint import ThinkingConstraint, thinking_rules
@@ -97,7 +97,7 @@ class ChatAnswer:
 
 def chat_answer(request: ChatRequest, prompt: ChatPrompt) -> ChatAnswer:
     own = format_of(prompt.template_source)
-    form = EMULATED if prompt.is_emulated else own
+    form = EmulatedFormat(own.thinking) if prompt.is_emulated else own
     tools = request.tool_use
     asked = request.constraint
     specs: list[ConstraintSpec] = []

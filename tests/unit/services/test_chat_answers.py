@@ -13,7 +13,7 @@ from inference.domain.constraint import (
     Tag,
     TaggedText,
 )
-from inference.domain.message_deltas import ContentDelta, ReasoningDelta
+from inference.domain.message_deltas import ContentDelta, MessageBuilder, ReasoningDelta
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.domain.tools import ToolMode, ToolSpec, ToolUse
@@ -180,3 +180,7 @@ def test_what_is_read_follows_the_prompt() -> None:
     emulated = answer("gigachat-3", is_emulated=True, tool_use=ToolUse((STRICT,)))
     assert emulated.format.name == "emulated"
     assert not emulated.reader(model).is_plain
+    emulated = answer("ministral-3", begin="[THINK]", is_emulated=True, tool_use=ToolUse((STRICT,)))
+    deltas = emulated.reader(model).feed(tuple(b'hm[/THINK]TOOL_CALL {"name": "strict"}')).deltas
+    assert MessageBuilder(deltas).message().reasoning == "hm"
+    assert MessageBuilder(deltas).message().tool_calls[0].name == "strict"
