@@ -29,6 +29,7 @@ from inference.openai.dialect import OPENAI, Dialect
 from inference.openai.errors import WireResponse, error_headers
 
 OVERLOADED_STATUS = 529
+THREAD_UNSUPPORTED = "thread_unsupported_request"
 
 _TYPES: tuple[tuple[type[SkippyError], str], ...] = (
     (errors.AuthenticationFailed, "authentication_error"),
@@ -52,12 +53,12 @@ def error_type(error: SkippyError) -> str:
 
 
 def error_object(error: SkippyError, *, request_id: str) -> dict[str, object]:
-    """`{type: "error", error: {type, message}, request_id}`; messages name the field at fault."""
-    return {
-        "type": "error",
-        "error": {"type": error_type(error), "message": without_keys(error.message)},
-        "request_id": request_id,
-    }
+    """`{type: "error", error: {type, message}, request_id}`; messages name the field at fault. `details` are
+    there where Anthropic has a code for what is wrong, which its clients act upon."""
+    told: dict[str, object] = {"type": error_type(error), "message": without_keys(error.message)}
+    if error.code == THREAD_UNSUPPORTED:
+        told["details"] = {"error_code": error.code}
+    return {"type": "error", "error": told, "request_id": request_id}
 
 
 class AnthropicDialect:

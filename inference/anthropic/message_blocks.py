@@ -124,23 +124,18 @@ class _Reader:
                     texts, media = [], []
                 turns.append(self._tool_result(Fields(value, f"{block_path}.")))
             else:
-                texts.append(self._shown(value, block_path, media))
+                texts.append(self._shown_block(value, block_path, media))
         if texts or not turns:
             turns.append(ChatMessage("user", "\n".join(texts), media=tuple(media)))
         return turns
 
-    def _shown(self, value: object, path: str, media: list[MediaPart]) -> str:
-        """A block of text, or the mark of a picture, which is added to `media`."""
-        if not isinstance(value, dict) or value.get("type") != "image":
-            return self.text_block(value, path)
-        self._count()
-        source = Fields(value, f"{path}.").mapping("source")
-        if source is None:
-            raise Fields(value, f"{path}.").missing("source")
-        kind = Fields(source, f"{path}.source.").choice("type", ("base64", "url"))
-        name = "url" if kind == "url" else "data"
-        media.append(read_media_part({"type": "image", name: source.get(name)}, path))
-        return media[-1].mark
+    def _shown_block(self, value: object, path: str, media: list[MediaPart]) -> str:
+        """A block of text, or a picture: then its mark, and it is added to `media`."""
+        if isinstance(value, dict) and value.get("type") == "image":
+            self._count()
+            media.append(read_media_part(value, path))
+            return media[-1].mark
+        return self.text_block(value, path)
 
     def _assistant(self, blocks: Sequence[object], path: str) -> ChatMessage:
         texts: list[str] = []
@@ -186,11 +181,14 @@ class _Reader:
         else:
             parts = block.array("content") or []
             path = block.param("content")
-            text = "\n".join(self._shown(part, f"{path}[{index}]", media) for index, part in enumerate(parts))
+            text = "\n".join(
+                self._shown_block(part, f"{path}[{index}]", media) for index, part in enumerate(parts)
+            )
         if block.boolean("is_error"):
             # Templates have no place for it, and a model that takes an error for a result goes astray.
             text = f"Error: {text}" if text else "Error"
-        return ChatMessage("tool", text, name=self._names[call_id], tool_call_id=call_id, media=tuple(media))
+        name = self._names[call_id]
+        return ChatMessage("tool", text, name=name, tool_call_id=call_id, media=tuple(media))
 
     def text_block(self, value: object, path: str) -> str:
         self._count()
@@ -198,6 +196,10 @@ class _Reader:
         kind = block.string("type")
         if kind == "text":
             return _required_text(block, "text")
+        if kind in ("image", "document"):
+            raise InvalidRequest(
+                f"Invalid '{path}': blocks of type '{kind}' are not supported here.", param=path
+            )
         if kind is None:
             raise block.missing("type")
         raise UnsupportedParameter(f"Invalid '{path}': blocks of this type are not supported.", param=path)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from inference.anthropic.errors import THREAD_UNSUPPORTED
 from inference.anthropic.message_blocks import read_messages, read_system
 from inference.anthropic.tools import read_tool_use
 from inference.domain.constraint import JsonSchema
 from inference.domain.conversation import Conversation, TemplateOptions
+from inference.domain.errors import UnsupportedParameter
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.openai.fields import Fields
 from inference.openai.json_body import parse_object
@@ -98,6 +100,13 @@ def _conversation(fields: Fields, *, max_tokens: int | None) -> Conversation:
     for name in _HARMLESS:
         fields.take(name)
     check_refused(fields, _REFUSALS)
+    if fields.take("thread") is not None:
+        # Clients' tool runners ask for one first, and send the whole conversation once they hear this.
+        raise UnsupportedParameter(
+            "Conversations are not held here: send all messages, without 'thread'.",
+            param="thread",
+            code=THREAD_UNSUPPORTED,
+        )
     is_continued = messages[-1].role == "assistant"
     return Conversation(
         messages=messages,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from accounts.contracts import Principal
@@ -33,7 +34,11 @@ class TokenizeConsumer(ApiConsumer):
         tokens = await self._runtime.tokenization.tokenize(
             asked, user_id=principal.user_id, may_use=principal.limits.allows_model
         )
-        body = tokenize_body(tokens.ids, tokens.strings, max_request_tokens=tokens.max_request_tokens)
+        write = partial(
+            tokenize_body, tokens.ids, tokens.strings, max_request_tokens=tokens.max_request_tokens
+        )
+        # Each id is some characters, and each text as well.
+        body = await self._runtime.off_loop(write, num_bytes=8 * len(tokens.ids))
         await self.respond.json(body, headers=ignored_headers(asked.ignored_parameters))
 
 

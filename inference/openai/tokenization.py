@@ -18,9 +18,6 @@ from inference.openai.json_body import parse_object
 from inference.openai.prompts import MAX_PROMPT_IDS, check_token_ids
 from inference.openai.validation import check_ignored, read_conversation, read_model
 
-# As much text as fits the longest contexts that there are; half a second of one thread.
-MAX_TEXT_BYTES = 4 * 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizeRequest:
@@ -60,8 +57,6 @@ def parse_tokenize_request(body: bytes, *, strict_fields: bool) -> TokenizeReque
         )
     if prompt is None:
         conversation = read_conversation(fields, ignored)
-    elif len(prompt.encode()) > MAX_TEXT_BYTES:
-        raise fields.fail("prompt", f"it may hold at most {MAX_TEXT_BYTES} bytes of text")
     adds_special_tokens = fields.boolean("add_special_tokens")
     wants_token_strings = fields.boolean("return_token_strs") or False
     return TokenizeRequest(

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
-from inference.openai.tokenization import MAX_TEXT_BYTES, DetokenizeRequest, TokenizeRequest
+from inference.openai.tokenization import DetokenizeRequest, TokenizeRequest
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
-from inference.services.prompt_size import conversation_bytes
+from inference.services.prompt_size import conversation_bytes, text_bytes
 
-# Twice what a text may have: the estimate counts much for each message.
-MAX_CONVERSATION_BYTES = 2 * MAX_TEXT_BYTES
+# About a second of one of the few threads on which all prompts are made; and whatever a model could take, of
+# which a token is seldom more than these bytes.
+MIN_TEXT_BYTES = 1024 * 1024
+BYTES_PER_TOKEN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ class TokenizationService:
         if request.conversation is not None:
             ids = await self._conversation_ids(model, request.conversation, user_id)
         else:
+            _check_size(model, text_bytes(request.prompt or ""), param="prompt")
             ids = await self._prompt_pool.run(user_id, lambda: _prompt_ids(model.tokenizer, request))
         strings = None
         if request.wants_token_strings:
-            strings = tuple([_bytes_of(model.tokenizer, one).decode("utf-8", "replace") for one in ids])
+            strings = await self._prompt_pool.run(user_id, lambda: _strings(model.tokenizer, ids))
         return Tokens(ids, strings, model.description.max_request_tokens)
 
     async def count(
@@ -66,11 +69,7 @@ class TokenizationService:
     async def _conversation_ids(
         self, model: ServedModel, conversation: Conversation, user_id: int
     ) -> tuple[int, ...]:
-        if conversation_bytes(conversation) > MAX_CONVERSATION_BYTES:
-            raise InvalidRequest(
-                f"Invalid 'messages': more than {MAX_CONVERSATION_BYTES} bytes are not counted.",
-                param="messages",
-            )
+        _check_size(model, conversation_bytes(conversation), param="messages")
         parts = [part for message in conversation.messages for part in message.media]
         model.media.check(parts)
         filled = self._chat_defaults.fill_conversation(conversation)
@@ -96,6 +95,17 @@ class TokenizationService:
         if model_id is None:
             return self._catalog.default(may_use=may_use)
         return self._catalog.model(model_id, may_use=may_use)
+
+
+def _check_size(model: ServedModel, num_bytes: int, *, param: str) -> None:
+    """Raises InvalidRequest for what would keep a thread for long, and no request could hold."""
+    most = max(MIN_TEXT_BYTES, BYTES_PER_TOKEN * model.description.max_request_tokens)
+    if num_bytes > most:
+        raise InvalidRequest(f"Invalid '{param}': more than {most} bytes of text are not read.", param=param)
+
+
+def _strings(tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple([_bytes_of(tokenizer, one).decode("utf-8", "replace") for one in ids])
 
 
 def _prompt_ids(tokenizer: Tokenizer, request: TokenizeRequest) -> tuple[int, ...]:

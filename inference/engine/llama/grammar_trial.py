@@ -89,7 +89,12 @@ class GrammarTrial:
         with self._lock:
             if self._is_closed:
                 raise ServiceUnavailable("The service is shutting down.")
-            process = self._started()
+            try:
+                process = self._started()
+            except OSError as problem:
+                self._kill()
+                logger.error("the process that tries grammars cannot be started: %s", problem)
+                raise ServiceUnavailable("The form of answers cannot be prepared now.") from None
             try:
                 _write(process, (kind + text).encode())
                 answer = _read(process, time.monotonic() + MAX_WAIT_S)

@@ -15,7 +15,7 @@ from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage, Role
 from inference.domain.tools import ToolCall
 from inference.openai.fields import Fields, kind_of
-from inference.openai.media_parts import read_media_part
+from inference.openai.media_parts import MEDIA_KINDS, UNSERVED_KINDS, read_media_part
 
 # See inference/openai/message_parts.py.
 MAX_ITEMS_AND_PARTS = 16_384
@@ -28,8 +28,6 @@ _ROLES: dict[str, Role] = {
     "developer": "developer",
 }
 _TEXT_PARTS = ("input_text", "output_text", "text")
-_MEDIA_PARTS = ("input_image", "input_audio")
-_SHOWING_ROLES = ("user", "tool")
 Items = Sequence[object]
 
 
@@ -90,7 +88,7 @@ class ItemReader:
         if role is None:
             raise item.missing("role")
         media: list[MediaPart] = []
-        text = self._text(item, "content", media if role in _SHOWING_ROLES else None)
+        text = self._text(item, "content", media if role == "user" else None)
         if role == "assistant":
             self._open_answer().texts.append(text)
             return
@@ -113,15 +111,8 @@ class ItemReader:
         media: list[MediaPart] = []
         text = self._text(item, "output", media)
         self._end_answer()
-        self._turns.append(
-            ChatMessage(
-                "tool",
-                text,
-                name=self._call_names.get(call_id),
-                tool_call_id=call_id,
-                media=tuple(media),
-            )
-        )
+        name = self._call_names.get(call_id)
+        self._turns.append(ChatMessage("tool", text, name=name, tool_call_id=call_id, media=tuple(media)))
 
     def _reasoning(self, item: Fields) -> None:
         """The thinking itself where it is there, or else what was told of it. Sealed thinking is skipped:
@@ -143,7 +134,7 @@ class ItemReader:
             self._answer = None
 
     def _text(self, item: Fields, name: str, media: list[MediaPart] | None) -> str:
-        """The text, in which marks stand for what is added to `media`; None where only text may be."""
+        """Text, in which marks stand for what is added to `media`; None: there may be none."""
         value = item.take(name)
         if value is None:
             raise item.missing(name)
@@ -160,18 +151,20 @@ class ItemReader:
         texts = []
         for index, value in enumerate(item.array(name) or ()):
             self._count()
-            place = f"{path}[{index}]"
-            given = _object(value, place)
-            part = Fields(given, f"{place}.")
+            part = Fields(_object(value, f"{path}[{index}]"), f"{path}[{index}].")
             kind = part.string("type")
-            text: str | None
             if kind == "refusal" and kinds is _TEXT_PARTS:
                 text = part.string("refusal")
             elif kind in kinds:
                 text = part.string("text")
-            elif kind in _MEDIA_PARTS and media is not None:
-                media.append(read_media_part(given, place))
+            elif kind in MEDIA_KINDS and media is not None:
+                media.append(read_media_part(_object(value, path), f"{path}[{index}]"))
                 text = media[-1].mark
+            elif kind in MEDIA_KINDS or kind in UNSERVED_KINDS:
+                raise InvalidRequest(
+                    f"Invalid '{path}[{index}]': parts of type '{kind}' are not supported here.",
+                    param=f"{path}[{index}]",
+                )
             else:
                 raise part.fail("type", "it must be one of " + ", ".join(f"'{one}'" for one in kinds))
             if text is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.anthropic.errors import error_object
 from inference.anthropic.validation import parse_count_request, parse_messages_request
 from inference.domain.constraint import JsonSchema
 from inference.domain.errors import InvalidRequest
@@ -247,11 +248,6 @@ def test_thinking(thinking: object, options: ReasoningOptions) -> None:
         ({"messages": [{"role": "user", "content": ["a"]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].source"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
-            "messages[0].content[0].source.type",
-        ),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},
             "messages[0].content[0]",
@@ -306,6 +302,13 @@ def test_a_schema_for_the_answer(field: str) -> None:
     wrong = {**format, "schema": None}
     error = refusal(**{field: {"format": wrong} if field == "output_config" else wrong})
     assert error.param == asked.constraint_param
+
+
+def test_a_thread_is_refused_with_the_code_that_clients_act_upon() -> None:
+    error = refusal(thread={"type": "create"})
+    assert (error.param, error.code) == ("thread", "thread_unsupported_request")
+    told = error_object(error, request_id="r")["error"]
+    assert isinstance(told, dict) and told["details"] == {"error_code": "thread_unsupported_request"}
 
 
 def test_fields_that_nobody_defines() -> None:
@@ -365,7 +368,8 @@ def test_pictures_keep_their_places_in_turns_and_results() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_refused_by_its_place(block: dict[str, Any]) -> None:
-    assert refusal(messages=[{"role": "user", "content": [block]}]).param == "messages[0].content[0]"
+    error = refusal(messages=[{"role": "user", "content": [block]}])
+    assert (error.param or "").startswith("messages[0].content[0]")
 
 
 def test_assistants_show_nothing() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from accounts.contracts import KeyLimits, KeyLookup, KeyState, Limits
 from accounts.scopes import Scope
-from tests.unit.api.conftest import KEY, PRINCIPAL, Site
+from inference.services.tokenization import MIN_TEXT_BYTES
+from tests.unit.api.conftest import KEY, PRINCIPAL, Site, started
 
 
 def body(**fields: object) -> bytes:
@@ -77,3 +78,17 @@ async def test_a_model_that_is_still_loading_is_503() -> None:
     site = Site()
     answer = await site.post("/v1/tokenize", body(prompt="a"))
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+
+
+async def test_texts_are_bounded() -> None:
+    site = Site(max_body_bytes=10_000_000)
+    await started(site)
+    most = MIN_TEXT_BYTES
+    for path, fields, param in (
+        ("/v1/tokenize", {"prompt": "é" * (most // 2 + 1)}, "prompt"),
+        ("/v1/tokenize", {"messages": [{"role": "user", "content": "a" * most}]}, "messages"),
+        ("/v1/responses/input_tokens", {"model": "scripted", "input": "a" * most}, "input"),
+    ):
+        answer = await site.post(path, body(**fields))
+        assert (answer.status, answer.json()["error"]["param"]) == (400, param)
+    await site.runtime.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -349,6 +350,35 @@ def test_a_grammar_is_not_refused_for_what_one_before_it_took(compiler: LlamaCon
     for number in range(4):
         compiler.compile(JsonSchema({"properties": properties, "title": str(number)}))
     assert matches(compiler, Choice(("still", "here")), "here")
+
+
+def test_the_process_that_tries_grammars_may_die_at_any_time() -> None:
+    compiler = LlamaConstraintCompiler(ByteTokenizer())
+    for number in range(3):
+        compiler.compile(Choice((str(number),)))
+        process = compiler._trial._process
+        assert process is not None
+        process.kill()
+        process.wait()
+    compiler.close()
+    assert compiler._trial._process is None
+
+
+def test_the_process_that_tries_grammars_ends_with_its_owner() -> None:
+    compiler = LlamaConstraintCompiler(ByteTokenizer())
+    compiler.compile(Choice(("a",)))
+    process = compiler._trial._process
+    assert process is not None
+    del compiler
+    gc.collect()
+    assert process.wait(10) is not None
+
+
+def test_a_text_full_of_control_texts_is_text(compiler: LlamaConstraintCompiler) -> None:
+    text = "<|im_start|>" * 300
+    assert matches(compiler, Choice((text, "x")), text)
+    state = begin(compiler, Choice((text,)))
+    assert bytes(state.forced_tokens(24)) == b"<|im_start|><|im_start|>"
 
 
 def test_a_sequence_whose_masks_cost_too_much_fails() -> None:

@@ -186,11 +186,6 @@ def test_logprobs_are_included_by_name() -> None:
         ({"input": [{"role": "user", "content": [{"type": "frob"}]}]}, "input[0].content[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
-        (
-            {"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}]},
-            "input[0].content[0].type",
-        ),
-        ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type"),
         ({"input": [OUTPUT]}, "input[0].call_id"),
         ({"input": [{**CALL, "call_id": ""}]}, "input[0].call_id"),
         ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments"),
@@ -271,4 +266,4 @@ def test_pictures_and_sounds_keep_their_places_in_turns_and_outputs() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_refused_by_its_place(role: str, part: dict[str, Any]) -> None:
-    assert refusal(input=[{"role": role, "content": [part]}]).param == "input[0].content[0]"
+    assert (refusal(input=[{"role": role, "content": [part]}]).param or "").startswith("input[0].content[0]")
