@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from inference.domain.chat_prompt import ChatPrompt
 from inference.domain.constraint import ConstraintSpec, OutputConstraint, Tag, TaggedText
 from inference.domain.tools import ToolMode, ToolUse
-from inference.openai.protocol import ChatRequest
+from inference.openai.protocol import ChatRequest, SamplingRequest
+from inference.openai.sampling_fields import MAX_LOGIT_BIAS
 from inference.parsing.answer_reader import AnswerReader
-from inference.parsing.formats.emulated import EMULATED
+from inference.parsing.formats.emulated import EmulatedFormat
 from inference.parsing.formats.message_format import MessageFormat
 from inference.parsing.formats.registry import format_of
 from inference.parsing.thinking_constraint import ThinkingConstraint, thinking_rules
@@ -51,6 +52,19 @@ class ChatAnswer:
             is_reasoning_shown=request.reasoning.is_shown,
         )
 
+    def sampling(self, model: ServedModel) -> SamplingRequest:
+        """As it was asked for; where tools are shown and may not be called, without the tokens that calls
+        begin with. (Marks that are text stay possible, and are text.)"""
+        tools, sampling = self.request.tool_use, self.request.sampling
+        if not tools.tools or tools.callable_tools:
+            return sampling
+        marks = [
+            model.tokenizer.tokenize(marker, add_special=False, parse_special=True)
+            for marker in self.format.call_markers
+        ]
+        banned = dict.fromkeys([mark[0] for mark in marks if len(mark) == 1], -MAX_LOGIT_BIAS)
+        return replace(sampling, logit_bias=tuple({**dict(sampling.logit_bias), **banned}.items()))
+
     @property
     def _is_parsed(self) -> bool:
         if self.request.wants_raw_text:
@@ -83,7 +97,7 @@ class ChatAnswer:
 
 def chat_answer(request: ChatRequest, prompt: ChatPrompt) -> ChatAnswer:
     own = format_of(prompt.template_source)
-    form = EMULATED if prompt.is_emulated else own
+    form = EmulatedFormat(own.thinking) if prompt.is_emulated else own
     tools = request.tool_use
     asked = request.constraint
     specs: list[ConstraintSpec] = []

@@ -92,7 +92,7 @@ class GenerationService:
         generation = self._generation(
             model,
             prompt.token_ids,
-            request,
+            replace(request, sampling=answer.sampling(model)),
             caller,
             lifecycle,
             constraint=constraint,

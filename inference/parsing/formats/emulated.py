@@ -29,9 +29,12 @@ class EmulatedFormat(JsonCalls):
     name = "emulated"
     begin = MARKER
     shape = CallShape(arguments=("arguments",), must_be_known=True)
-    thinking = Thinking("<think>", "</think>")
     thinks_anywhere = True
     trims_content = True
+
+    def __init__(self, thinking: Thinking | None = None) -> None:
+        """`thinking` is how the model does it; `<think>` is known in any case."""
+        super().__init__(thinking or Thinking("<think>", "</think>"))
 
     def call(self, source: TextSource, writer: MessageWriter, marker: str) -> Steps[bool]:
         yield from source.run(_GAP, max_chars=_MAX_GAP_CHARS)

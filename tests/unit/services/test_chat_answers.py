@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from inference.domain.chat_prompt import ChatPrompt
@@ -12,7 +13,7 @@ from inference.domain.constraint import (
     Tag,
     TaggedText,
 )
-from inference.domain.message_deltas import ContentDelta, ReasoningDelta
+from inference.domain.message_deltas import ContentDelta, MessageBuilder, ReasoningDelta
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.domain.tools import ToolMode, ToolSpec, ToolUse
@@ -112,6 +113,22 @@ def test_where_nothing_may_be_called_only_what_was_asked_for_counts() -> None:
     assert one.specs == (ASKED,)
 
 
+def test_tokens_that_begin_calls_are_kept_away_where_nothing_may_be_called() -> None:
+    model: Any = Model()
+    model.tokenizer = ByteTokenizer()
+    model.tokenizer.special_texts = ("<tool_call>", "<|im_end|>", "<|endoftext|>")
+    sampling = SamplingRequest(logit_bias=((5, 1.0), (256, 7.0)))
+    none = ToolUse((STRICT,), mode=ToolMode.NONE)
+    one = chat_answer(
+        replace(answer(tool_use=none).request, sampling=sampling), ChatPrompt((1,), "", SOURCES["hermes"])
+    )
+    assert dict(one.sampling(model).logit_bias) == {5: 1.0, 256: -100.0}
+    for tools in (ToolUse(), ToolUse((STRICT,))):
+        assert answer(tool_use=tools).sampling(model).logit_bias == ()
+    # As text it cannot be kept away.
+    assert answer("minimax-m2", tool_use=none).sampling(model).logit_bias == ()
+
+
 def test_families_write_what_was_asked_for_between_their_marks() -> None:
     (spec,) = answer("command-r7b", constraint=ASKED).specs
     assert isinstance(spec, TaggedText)
@@ -163,3 +180,7 @@ def test_what_is_read_follows_the_prompt() -> None:
     emulated = answer("gigachat-3", is_emulated=True, tool_use=ToolUse((STRICT,)))
     assert emulated.format.name == "emulated"
     assert not emulated.reader(model).is_plain
+    emulated = answer("ministral-3", begin="[THINK]", is_emulated=True, tool_use=ToolUse((STRICT,)))
+    deltas = emulated.reader(model).feed(tuple(b'hm[/THINK]TOOL_CALL {"name": "strict"}')).deltas
+    assert MessageBuilder(deltas).message().reasoning == "hm"
+    assert MessageBuilder(deltas).message().tool_calls[0].name == "strict"
