@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,11 @@ class Watch(logging.Handler):
             "cpu_s": time.process_time(),
             "num_generated_tokens": statistics.total_generated_tokens,
             "num_prefill_tokens": statistics.total_prefill_tokens,
+            "num_steps": statistics.total_steps,
+            "step_phases_s": asdict(statistics.total_phases),
+            "num_decoding": statistics.num_decoding,
+            "num_prefilling": statistics.num_prefilling,
+            "num_held": statistics.num_held,
             "num_granted": admission.num_granted,
             "num_waiting": admission.queue.num_waiting + admission.queue.num_starting,
             "events": events,

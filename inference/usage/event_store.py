@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+import orjson
 from django.db import close_old_connections, connection, transaction
 
 from inference.domain.latency_histogram import BOUNDS_S
 from inference.domain.telemetry_event import NS_PER_S, TelemetryEvent
-from inference.models import StoredEvent
 from inference.usage.aggregation import counts_sql, sum_sql
 
 MAX_EVENTS_A_PASS = 50_000
@@ -55,6 +56,15 @@ SELECT count(*) FROM claimed
 """  # noqa: S608 (names of our own)
 
 
+# One JSON array for a whole batch: rows of Django's would take half a millisecond of the interpreter
+# for each refusal of a service that has too much to do.
+_INSERT = """
+INSERT INTO inference_storedevent (at, name, request_id, elapsed_s, attributes, is_aggregated)
+SELECT at, name, request_id, elapsed_s, attributes, false FROM jsonb_to_recordset(%s::jsonb)
+    AS event (at timestamptz, name text, request_id text, elapsed_s float8, attributes jsonb)
+"""
+
+
 class DatabaseSink:
     """A sink of telemetry. Its thread has a connection for the length of a batch."""
 
@@ -64,7 +74,8 @@ class DatabaseSink:
     def deliver(self, batch: Sequence[TelemetryEvent]) -> None:
         close_old_connections()
         try:
-            StoredEvent.objects.bulk_create([_row(event) for event in batch])
+            with connection.cursor() as cursor:
+                cursor.execute(_INSERT, [orjson.dumps([_row(event) for event in batch]).decode()])
         finally:
             connection.close()
 
@@ -85,14 +96,15 @@ def events_aggregate(*, max_events: int = MAX_EVENTS_A_PASS) -> int:
             return num_taken
 
 
-def _row(event: TelemetryEvent) -> StoredEvent:
-    return StoredEvent(
-        at=datetime.fromtimestamp(event.end_unix_ns / NS_PER_S, UTC),
-        name=event.name[:100],
-        request_id=event.request_id[:64],
-        elapsed_s=event.elapsed_s,
-        attributes={
+def _row(event: TelemetryEvent) -> dict[str, Any]:
+    """By column. No text has a NUL, which Postgres would refuse."""
+    return {
+        "at": datetime.fromtimestamp(event.end_unix_ns / NS_PER_S, UTC),
+        "name": event.name[:100],
+        "request_id": event.request_id[:64].replace("\0", ""),
+        "elapsed_s": event.elapsed_s,
+        "attributes": {
             name: value.replace("\0", "")[:MAX_TEXT] if isinstance(value, str) else value
             for name, value in event.attributes
         },
-    )
+    }

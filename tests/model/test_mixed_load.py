@@ -44,7 +44,8 @@ BOUNDED = {
     "inference.admission.served_tokens.Account": NUM_USERS,
 }
 MAX_MORE_OBJECTS = 4
-# Between the ends of two passes 100 blocks and 16 kB were measured: the prefix cache holds other entries.
+# Between the ends of the last two passes 160 blocks and 2 MB were measured: the prefix cache holds other
+# entries. What was freed first settles down: the pass before them takes 6 MB more, those after them nothing.
 # A single small object for each request, or a few for each that was closed, would be more than this.
 MAX_MORE_BLOCKS = 600
 MAX_MORE_RSS_BYTES = 4_000_000
@@ -164,7 +165,7 @@ def rss_bytes() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_thousand_mixed_requests_leave_nothing_behind(
     tiny_model_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,7 +176,7 @@ async def test_a_thousand_mixed_requests_leave_nothing_behind(
         tokenizer = service.runtime.catalog.model("tiny").tokenizer
         blocks, memory = [], []
         objects = [own_objects()]
-        for seed, count in ((11, NUM_WARM_REQUESTS), (12, NUM_REQUESTS)):
+        for seed, count in ((11, NUM_WARM_REQUESTS), (12, NUM_REQUESTS), (13, NUM_REQUESTS)):
             mix = RequestMix(tokenizer, model="tiny", num_users=NUM_USERS, seed=seed)
             requests = mix.make(count)
             random.Random(seed).shuffle(requests)
@@ -201,8 +202,8 @@ async def test_a_thousand_mixed_requests_leave_nothing_behind(
         for name, most in BOUNDED.items():
             assert more.pop(name, 0) <= most
         assert more.total() < MAX_MORE_OBJECTS, more
-        assert blocks[1] - blocks[0] < MAX_MORE_BLOCKS
-        assert memory[1] - memory[0] < MAX_MORE_RSS_BYTES
+        assert blocks[-1] - blocks[-2] < MAX_MORE_BLOCKS
+        assert memory[-1] - memory[-2] < MAX_MORE_RSS_BYTES
 
 
 def check_mix(answers: list[Answer], count: int) -> None:
