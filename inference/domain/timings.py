@@ -10,8 +10,9 @@ class Timings:
     """Intervals in seconds and the tokens that they were spent on.
 
     `queue_wait_s` is from the submission until the prompt begins to be computed (it has a lane, and
-    what another sequence was computing of it is there), `prompt_s` from then to the first token,
-    `predicted_s` from the first token to the last. `num_prompt_tokens` counts the whole prompt,
+    what another sequence was computing of it is there), `prompt_s` from then to the first token, or
+    to the end where there is none, `predicted_s` from the first token to the last.
+    `num_prompt_tokens` counts the whole prompt,
     `num_cached_tokens` the part of it that did not have to be computed.
     """
 

@@ -105,6 +105,7 @@ class GenerationStream:
     async def parts(self) -> AsyncIterator[AnswerPart]:
         """Pieces of the answer until it ends. Raises what the engine failed with."""
         reason: FinishReason | None = None
+        ended_ts = self._submitted_ts
         while reason is None:
             event = await self._next_event()
             match event:
@@ -115,16 +116,16 @@ class GenerationStream:
                         yield AnswerPart(read.deltas, read.tokens)
                     if read.is_ended:
                         # The engine may be decoding past the end already; that is thrown away.
-                        reason = FinishReason.STOP
+                        reason, ended_ts = FinishReason.STOP, event.at_ts
                         self._handle.cancel()
                 case Finished():
-                    reason = event.reason
+                    reason, ended_ts = event.reason, event.at_ts
                 case Started():
                     continue
         rest = self._reader.finish()
         if rest.deltas or rest.tokens:
             yield AnswerPart(rest.deltas, rest.tokens)
-        self._result = self._make_result(reason)
+        self._result = self._make_result(reason, ended_ts)
 
     def close(self) -> None:
         """Free lane and cells if they are still held."""
@@ -139,12 +140,13 @@ class GenerationStream:
             raise event.error
         return event
 
-    def _make_result(self, reason: FinishReason) -> GenerationResult:
+    def _make_result(self, reason: FinishReason, ended_ts: float) -> GenerationResult:
         meter = self._meter
         usage = meter.usage
         assert usage is not None
         started = meter.started_ts or self._submitted_ts
-        first = meter.first_token_ts or started
+        # An answer without a token still took the time of its prompt, and what learns from that must see it.
+        first = meter.first_token_ts or ended_ts
         last = meter.last_token_ts or first
         timings = Timings(
             num_prompt_tokens=usage.prompt_tokens,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import anthropic
 import httpx
 import pytest
+from pydantic import BaseModel
 
 HI: list[Any] = [{"role": "user", "content": "Say hi."}]
 
@@ -111,6 +112,25 @@ def test_a_call_that_must_be_made(live, client, choice):
     ]
     after = client.messages.create(model=live.model, max_tokens=16, messages=turns, tools=[WEATHER])
     assert after.role == "assistant" and after.usage.output_tokens >= 1
+
+
+class Verdict(BaseModel):
+    """Without strings and numbers, whose bounds the client moves into the description."""
+
+    kind: Literal["cat", "dog"]
+    other: Literal["cat", "bird"] | None
+    is_certain: bool
+
+
+def test_an_answer_in_a_models_form(live, client):
+    asked: dict[str, Any] = {"model": live.model, "max_tokens": 100, "messages": HI}
+    whole = client.messages.parse(**asked, output_format=Verdict)
+    with client.messages.stream(**asked, output_format=Verdict) as stream:
+        streamed = stream.get_final_message()
+
+    for answer in (whole, streamed):
+        assert isinstance(answer.parsed_output, Verdict)
+        assert answer.stop_reason == "end_turn"
 
 
 def test_counting_tokens(live, client):

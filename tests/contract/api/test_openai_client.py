@@ -1,9 +1,11 @@
 """The official client, unchanged, against the live service and the real model."""
 
 import json
+from typing import Annotated, Literal
 
 import openai
 import pytest
+from pydantic import BaseModel, Field
 
 
 def test_models(live):
@@ -202,3 +204,35 @@ def test_calls_are_the_same_streamed_and_whole(live):
     ]
     assert names[0] == "get_weather"
     assert events[-2]["choices"][0]["finish_reason"] in ("tool_calls", "length")
+
+
+class Forecast(BaseModel):
+    """The weather of some days."""
+
+    city: Annotated[str, Field(max_length=12)]
+    unit: Literal["celsius", "fahrenheit"]
+    days: Annotated[int, Field(ge=1, le=9)] | None
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "Forecast"}}])
+def test_the_clients_own_tools_parse_the_arguments(live, choice):
+    asked = {
+        "model": live.model,
+        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+        "tools": [openai.pydantic_function_tool(Forecast)],
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+        "max_tokens": 120,
+    }
+    client = live.client()
+
+    whole = client.chat.completions.parse(**asked)
+    with client.chat.completions.stream(**asked) as stream:
+        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        streamed = stream.get_final_completion()
+
+    for answer in (whole, streamed):
+        (call,) = answer.choices[0].message.tool_calls
+        assert isinstance(call.function.parsed_arguments, Forecast)
+        assert answer.choices[0].finish_reason == "tool_calls"
+    assert [event.parsed_arguments for event in done] == [call.function.parsed_arguments]

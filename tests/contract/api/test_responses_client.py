@@ -152,6 +152,25 @@ def test_an_answer_in_a_models_form(live):
     assert isinstance(answer.output_parsed, Person)
 
 
+def test_an_answer_and_arguments_in_a_models_form_as_they_come(live):
+    client = live.client()
+    asked: dict[str, Any] = {"model": live.model, "input": "Ada is 36.", "max_output_tokens": 80}
+    with client.responses.stream(**asked, text_format=Person) as stream:
+        (text,) = [event for event in stream if event.type == "response.output_text.done"]
+        final = stream.get_final_response()
+    assert isinstance(final.output_parsed, Person)
+    assert text.parsed == final.output_parsed
+
+    called = client.responses.parse(
+        **asked,
+        tools=[openai.pydantic_function_tool(Person)["function"] | {"type": "function"}],
+        tool_choice={"type": "function", "name": "Person"},
+        parallel_tool_calls=False,
+    )
+    (call,) = (item for item in called.output if item.type == "function_call")
+    assert Person.model_validate_json(call.arguments)
+
+
 def test_errors_are_the_clients_own(live):
     client = live.client()
     with pytest.raises(openai.BadRequestError) as refusal:

@@ -103,3 +103,14 @@ async def test_what_may_end_before_the_engine_ends_it_is_not_written_at_once() -
         await stream.started()
         stream.write_at_once(Writer())
         assert handle.take is None
+
+
+async def test_an_answer_without_a_token_took_the_time_of_its_prompt() -> None:
+    handle, stream = opened(is_parsed=False)
+    await stream.started()
+    handle.tell(Finished(FinishReason.STOP, 1003.5))
+
+    assert await rest_of(stream) == []
+    timings = stream.result.timings
+    assert (timings.queue_wait_s, timings.prompt_s, timings.predicted_s) == (1.0, 2.5, 0.0)
+    assert stream.result.usage.completion_tokens == 0
