@@ -366,6 +366,18 @@ def test_the_process_that_tries_grammars_may_die_at_any_time() -> None:
     assert compiler._trial._process is None
 
 
+def test_the_process_that_tries_grammars_is_not_worn_by_the_size_of_its_owner() -> None:
+    model = bytearray(400 * 1024 * 1024)
+    model[::4096] = b"x" * len(model[::4096])
+    compiler = LlamaConstraintCompiler(ByteTokenizer())
+    processes = set()
+    for number in range(3):
+        compiler.compile(Choice((str(number),)))
+        processes.add(compiler._trial._process)
+    assert len(processes) == 1 and None not in processes
+    compiler.close()
+
+
 def test_the_process_that_tries_grammars_ends_with_its_owner() -> None:
     compiler = LlamaConstraintCompiler(ByteTokenizer())
     compiler.compile(Choice(("a",)))
