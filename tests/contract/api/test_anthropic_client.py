@@ -43,6 +43,8 @@ def test_a_stream_equals_the_whole_message_at_temperature_zero(live, client):
         "extra_body": {"temperature": 0},
         "messages": [{"role": "user", "content": "Repeat exactly: 😸👩‍👩‍👧 你好 naïve"}],
     }
+    # With the prompt in the cache, or the sums of the first would be others than those of the rest.
+    client.messages.create(**asked)
     whole = client.messages.create(**asked)
     with client.messages.stream(**asked) as stream:
         text = "".join(stream.text_stream)
@@ -75,7 +77,7 @@ WEATHER: Any = {
         "type": "object",
         "properties": {
             "city": {"type": "string", "maxLength": 12},
-            "days": {"type": "integer", "maximum": 9},
+            "days": {"type": "integer", "minimum": 0, "maximum": 9},
         },
         "required": ["city", "days"],
         "additionalProperties": False,
