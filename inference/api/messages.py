@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from accounts.contracts import Principal
-from accounts.scopes import Scope
 from inference.anthropic.rendering import MessageRendering, count_body
 from inference.anthropic.validation import parse_count_request, parse_messages_request
-from inference.api.consumer import ApiConsumer
 from inference.api.generating import GeneratingConsumer
 from inference.api.http import HttpRequest, ignored_headers
+from inference.api.prompt_consumer import PromptConsumer
 from inference.api.question import Question
 from inference.openai.ids import new_message_id
 from inference.openai.protocol import ChatRequest
-from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.streaming.lifecycle import RequestLifecycle
@@ -38,15 +34,8 @@ class MessagesConsumer(GeneratingConsumer):
         return await self._runtime.generation.start_chat(request, caller, lifecycle)
 
 
-class CountTokensConsumer(ApiConsumer):
+class CountTokensConsumer(PromptConsumer):
     """How many tokens the prompt of these turns has. Generates nothing and leaves no record."""
-
-    methods = ("POST",)
-    needs_scope = Scope.INFERENCE
-
-    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
-        super().__init__(**rest)
-        self._runtime = runtime
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from accounts.contracts import Principal
-from accounts.scopes import Scope
-from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest, ignored_headers
+from inference.api.prompt_consumer import PromptConsumer
 from inference.openai.tokenization import (
     detokenize_body,
     parse_detokenize_request,
     parse_tokenize_request,
     tokenize_body,
 )
-from inference.runtime import Runtime
 
 
-class TokenizeConsumer(ApiConsumer):
+class TokenizeConsumer(PromptConsumer):
     """A prompt or messages in, token ids out."""
-
-    methods = ("POST",)
-    needs_scope = Scope.INFERENCE
-
-    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
-        super().__init__(**rest)
-        self._runtime = runtime
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
@@ -42,15 +32,8 @@ class TokenizeConsumer(ApiConsumer):
         await self.respond.json(body, headers=ignored_headers(asked.ignored_parameters))
 
 
-class DetokenizeConsumer(ApiConsumer):
+class DetokenizeConsumer(PromptConsumer):
     """Token ids in, their text out."""
-
-    methods = ("POST",)
-    needs_scope = Scope.INFERENCE
-
-    def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
-        super().__init__(**rest)
-        self._runtime = runtime
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None

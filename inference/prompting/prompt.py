@@ -30,6 +30,7 @@ from inference.prompting.control_text import ControlTexts, PromptMarks, Segment
 from inference.prompting.media_places import check_all_placed, cut_at_marks, put_media
 from inference.prompting.template_library import PreparedTemplate, TemplateLibrary
 from inference.prompting.template_turns import with_one_system_role
+from inference.prompting.text_size import text_bytes
 from inference.prompting.token_limit import check_prompt_fits, check_text_fits
 from inference.prompting.tool_emulation import emulate_tools, has_tool_turns
 
@@ -130,7 +131,7 @@ class PromptBuilder:
         parts = [part for message in conversation.messages for part in message.media]
         messages = with_one_system_role(conversation.messages)
         if must_fit:
-            self.check_size(sum(_num_bytes(message.content or "") for message in messages), param="messages")
+            self.check_size(sum(text_bytes(message.content or "") for message in messages), param="messages")
         began_ts = time.monotonic()
         prepared = self._templates.choose(conversation)
         conversation = replace(conversation, messages=messages)
@@ -146,7 +147,7 @@ class PromptBuilder:
             raise type(error)(marks.unmarked(error.message), param=param) from None
         pieces = media or {}
         segments = cut_at_marks(marks.segments(rendered.text), pieces)
-        num_bytes = sum(_num_bytes(segment.text) for segment in segments)
+        num_bytes = sum(text_bytes(segment.text) for segment in segments)
         if must_fit:
             self.check_size(num_bytes, param="messages")
         rendered_ts = time.monotonic()
@@ -182,18 +183,18 @@ class PromptBuilder:
             return self._checked(prompt, "prompt")
         if not prompt:
             raise InvalidRequest("Invalid 'prompt': it must not be empty.", param="prompt")
-        self.check_size(_num_bytes(prompt), param="prompt")
+        self.check_size(text_bytes(prompt), param="prompt")
         began_ts = time.monotonic()
         ids = self._tokenizer.tokenize(prompt, add_special=True, parse_special=False)
         if times is not None:
-            times.num_text_bytes = _num_bytes(prompt)
+            times.num_text_bytes = text_bytes(prompt)
             times.tokenize_s = time.monotonic() - began_ts
         return self._checked(tuple(ids), "prompt")
 
-    def check_size(self, text_bytes: int, *, param: str) -> None:
+    def check_size(self, num_bytes: int, *, param: str) -> None:
         """Raise ContextLengthExceeded for texts that cannot fit, by their UTF-8 bytes alone."""
         check_text_fits(
-            text_bytes,
+            num_bytes,
             max_piece_bytes=self._tokenizer.max_piece_bytes,
             max_request_tokens=self._max_request_tokens,
             param=param,
@@ -266,7 +267,3 @@ class PromptBuilder:
         if not b"".join(tokenizer.pieces[one] for one in ids).startswith(b" "):
             return []
         return tokenizer.tokenize(_SEAM, add_special=False, parse_special=False)
-
-
-def _num_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())

@@ -21,6 +21,7 @@ from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
 from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
+from inference.prompting.text_size import text_bytes
 from inference.prompting.token_limit import (
     DEFAULT_CHAT_TOKENS,
     DEFAULT_COMPLETION_TOKENS,
@@ -36,7 +37,7 @@ from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
-from inference.services.prompt_size import conversation_bytes, text_bytes
+from inference.services.prompt_size import conversation_bytes
 from inference.streaming.lifecycle import RequestLifecycle
 
 

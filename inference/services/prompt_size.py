@@ -7,6 +7,7 @@ import json
 from inference.domain.conversation import Conversation
 from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolSpec
+from inference.prompting.text_size import text_bytes
 
 # What a chat template may write around one message, call or tool: the estimate leans to the large side.
 TEMPLATE_BYTES = 256
@@ -16,11 +17,6 @@ def conversation_bytes(conversation: Conversation) -> int:
     """All that a template may write, in bytes of UTF-8."""
     num_bytes = sum(_message_bytes(message) for message in conversation.messages)
     return num_bytes + sum(_tool_bytes(tool) for tool in conversation.tool_use.tools)
-
-
-def text_bytes(text: str) -> int:
-    """Its length in UTF-8; ASCII, which Python knows at once, is not encoded for it."""
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _message_bytes(message: ChatMessage) -> int:

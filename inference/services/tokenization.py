@@ -9,11 +9,12 @@ from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
 from inference.openai.tokenization import DetokenizeRequest, TokenizeRequest
+from inference.prompting.text_size import text_bytes
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool
-from inference.services.prompt_size import conversation_bytes, text_bytes
+from inference.services.prompt_size import conversation_bytes
 
 # About a second of one of the few threads on which all prompts are made; and whatever a model could take, of
 # which a token is seldom more than these bytes.

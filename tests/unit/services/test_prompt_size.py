@@ -3,7 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inference.domain.tools import ToolUse
-from inference.services.prompt_size import TEMPLATE_BYTES, conversation_bytes, text_bytes
+from inference.prompting.text_size import text_bytes
+from inference.services.prompt_size import TEMPLATE_BYTES, conversation_bytes
 from tests.chat_templates import CALL, HELLO, WEATHER, calls, says
 
 
