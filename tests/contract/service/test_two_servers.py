@@ -92,12 +92,14 @@ def test_requests_of_a_minute_are_counted_together(services) -> None:
     answers = ask_all(services, key, max_tokens=1)
 
     assert sorted(answer.status_code for answer in answers) == [200] * 7 + [429] * 13
-    left = {
+    left = [
         int(answer.headers["x-ratelimit-remaining-requests"])
         for answer in answers
         if answer.status_code == 200
-    }
-    assert left == set(range(7)), "each was told what was left after it, by either server"
+    ]
+    # Those that were counted in one transaction are all told what was left after it.
+    assert min(left) == 0, "whichever server it asked, the last one is told that nothing is left"
+    assert max(left) <= 6, "nobody is told more than was left after it"
 
 
 def test_both_have_the_records_of_both(services) -> None:
