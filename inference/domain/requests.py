@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.domain.adapters import AppliedAdapter
 from inference.domain.constraint import OutputConstraint
 from inference.domain.media_run import MediaRun
 from inference.domain.priority import PriorityClass
 from inference.domain.sampling import DEFAULT_SEQUENCE_BREAKERS, DEFAULT_STAGES, SamplerStage
 from inference.domain.signals import SignalRequest
+from inference.domain.speculation import SpeculationRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,11 @@ class GenerationRequest:
     asks how sure the model is, for hooks. Where requests have to wait, the classes of `priority` are
     served in their order, and the users of a class, told apart by `user_id`, fairly. Tokens that the
     `constraint` forbids are never drawn. `media` says in which parts of the prompt the embeddings are
-    given, in their order; there, and only there, the ids are below 0.
+    given, in their order; there, and only there, the ids are below 0. Those of the same `sibling_group`
+    ("": none) begin with the same prompt, which is computed once however short it is.
+    `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's.
+    `adapters` change the model's weights. An answer whose next token does not come within
+    `max_token_gap_s` (None: no limit) fails.
     """
 
     request_id: str
@@ -86,6 +92,11 @@ class GenerationRequest:
     priority: PriorityClass = PriorityClass.NORMAL
     constraint: OutputConstraint | None = None
     media: tuple[MediaRun, ...] = ()
+    sibling_group: str = ""
+    num_prompt_logprobs: int | None = None
+    adapters: tuple[AppliedAdapter, ...] = ()
+    speculation: SpeculationRequest | None = None
+    max_token_gap_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:

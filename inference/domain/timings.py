@@ -13,7 +13,8 @@ class Timings:
     what another sequence was computing of it is there), `prompt_s` from then to the first token, or
     to the end where there is none, `predicted_s` from the first token to the last.
     `num_prompt_tokens` counts the whole prompt,
-    `num_cached_tokens` the part of it that did not have to be computed.
+    `num_cached_tokens` the part of it that did not have to be computed. `num_drafted_tokens` were guessed
+    before the model said them, and `num_accepted_tokens` of them are in the answer.
     """
 
     num_prompt_tokens: int
@@ -22,6 +23,8 @@ class Timings:
     queue_wait_s: float = 0.0
     prompt_s: float = 0.0
     predicted_s: float = 0.0
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
 
     @property
     def num_prefilled_tokens(self) -> int:

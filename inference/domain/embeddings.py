@@ -1,0 +1,52 @@
+"""What an engine offers beside generating: texts as vectors, and how well documents answer a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from inference.domain.priority import PriorityClass
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingDescription:
+    """`width` values for each text, of at most `max_tokens` tokens. `can_rank`: the model scores pairs of
+    query and document, and its vectors mean nothing."""
+
+    width: int
+    max_tokens: int
+    can_rank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """Texts as token ids, none of them empty or longer than the backend's `max_tokens`. Users of a class
+    of `priority` take turns."""
+
+    request_id: str
+    token_ids: tuple[tuple[int, ...], ...]
+    user_id: int = 0
+    priority: PriorityClass = PriorityClass.NORMAL
+
+    @property
+    def num_tokens(self) -> int:
+        """Of all texts together."""
+        return sum([len(text) for text in self.token_ids])
+
+
+class EmbeddingBackend(Protocol):
+    """Computes vectors on a thread of its own. Its context is made at the first request."""
+
+    async def describe(self) -> EmbeddingDescription:
+        """Makes the context where there is none yet. Raises ServiceUnavailable where it cannot be made."""
+        ...
+
+    async def embed(self, request: EmbeddingRequest) -> Any:
+        """float32 (number of texts, width), L2-normalised rows; (number of texts, 1) raw scores where the
+        model ranks. Raises ServerOverloaded, ServiceUnavailable or GenerationFailed. A cancelled call
+        computes no more of its texts."""
+        ...
+
+    def close(self) -> None:
+        """Free the context; whoever waits gets ServiceUnavailable."""
+        ...
