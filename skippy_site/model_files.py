@@ -9,6 +9,7 @@ from pathlib import Path
 from inference.domain.model_settings import ModelSettings
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import ModelFiles
+from skippy_site.model_rows import source_path
 from skippy_site.provision.model_source import resolve_source
 from skippy_site.provision.problem import ProvisionProblem
 from skippy_site.state import StateFolder
@@ -35,7 +36,8 @@ class ModelFileSources:
 
     def _files(self, settings: ModelSettings, report: Callable[[str], None]) -> ModelFiles:
         def file(source: str, what: str) -> Path:
-            return resolve_source(source, what, self._state, report)
+            path = source_path(source, self._state)
+            return resolve_source(source if path is None else str(path), what, self._state, report)
 
         projector, draft = settings.projector_source, settings.speculation.draft_source
         return ModelFiles(

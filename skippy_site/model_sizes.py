@@ -14,32 +14,11 @@ import msgspec
 from inference.hosting.workshop import ModelSizes
 from skippy_site.engine_settings import engine_config
 from skippy_site.env import Environment, one_line
+from skippy_site.model_rows import ENGINE_FIELDS
 
 if TYPE_CHECKING:
     from inference.domain.model_settings import ModelSettings
 
-# Settings of one engine and of the admission before it; all others are the whole service's.
-ENGINE_FIELDS = frozenset(
-    {
-        "lanes",
-        "context",
-        "threads",
-        "batch_threads",
-        "media_threads",
-        "batch",
-        "micro_batch",
-        "gpu_layers",
-        "split_mode",
-        "tensor_split",
-        "main_gpu",
-        "kv_type_k",
-        "kv_type_v",
-        "flash_attention",
-        "load_mode",
-        "prefix_cache",
-        *[name for name in Environment.__struct_fields__ if name.startswith("adaptive_")],
-    }
-)
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
 
 

@@ -16,3 +16,6 @@ class StaticModelStore:
 
     async def report(self, statuses: tuple[ModelStatus, ...]) -> None:
         """Nobody reads it."""
+
+    async def close(self) -> None:
+        """There is nothing to take back."""

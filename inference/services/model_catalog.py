@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inference.domain.backend import GenerationBackend
 from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ModelNotFound
-from inference.domain.model import ModelDescription
+from inference.domain.model import ModelDescription, canonical_model_id
 from inference.domain.model_settings import ModelSettings
 from inference.domain.tokenizer import Tokenizer
 from inference.prompting.prompt import PromptBuilder
@@ -31,13 +31,6 @@ class ServedModel:
     constraints: ConstraintCompiler
     media: MediaDesk
     chat_defaults: ChatDefaults
-
-
-def canonical_id(model_id: str) -> str:
-    """The id without its first "@main" that stands before a colon or at the end: clients of hub
-    names add that revision, and it means the id itself."""
-    head, marker, tail = model_id.partition("@main")
-    return head + tail if marker and (not tail or tail.startswith(":")) else model_id
 
 
 MayUse = Callable[[ModelSettings], bool]
@@ -71,7 +64,7 @@ class ModelCatalog:
     def model(self, name: str, *, may_use: MayUse = _all) -> ModelSettings:
         """By id or alias; raises ModelNotFound, which names (a bounded part of) what was asked for, and is
         the same for a model that the caller may not use."""
-        found = self._names.get(name) or self._names.get(canonical_id(name))
+        found = self._names.get(name) or self._names.get(canonical_model_id(name))
         if found is None or not may_use(found):
             shown = "".join(c if c.isprintable() else "?" for c in name[:MAX_SHOWN_ID])
             raise ModelNotFound(
