@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inference.domain.clock import Clock
@@ -82,6 +83,8 @@ class LocalEngineLoader:
         from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 
         config = order.config
+        if order.others_bytes is not None:
+            await asyncio.to_thread(_check_beside_others, order.files.model, config, order.others_bytes)
         model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
@@ -112,6 +115,12 @@ class LocalEngineLoader:
             client=client,
             projector=projector,
         )
+
+
+def _check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
+    from inference.engine.llama.model import check_beside_others
+
+    check_beside_others(path, config, others_bytes)
 
 
 def _load_projector(files: ModelFiles, model: LlamaModel, config: EngineConfig) -> MediaProjector:

@@ -114,7 +114,14 @@ class ModelWorkshop:
                 raise ModelLoadError(str(problem)) from None
             raise
         watchdog = Watchdog(self._settings.watchdog_s)
-        return LoadedModel(served, engine, admissions[-1], watchdog=watchdog, clock=self._clock)
+        return LoadedModel(
+            served,
+            engine,
+            admissions[-1],
+            watchdog=watchdog,
+            clock=self._clock,
+            maps_weights=order.config.hardware.maps_weights,
+        )
 
     async def _serve(self, settings: ModelSettings, engine: Engine) -> ServedModel:
         policy = replace(self._settings.prompt_policy, reads_tool_calls=reads_tool_calls)
