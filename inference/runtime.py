@@ -43,6 +43,7 @@ from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
+from inference.services.embeddings import EmbeddingService
 from inference.services.engines import Engine, EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
@@ -169,6 +170,7 @@ class Runtime:
         self._tokenization = TokenizationService(
             catalog=self.catalog, prompt_pool=prompt_pool, chat_defaults=settings.chat_defaults
         )
+        self._embeddings = EmbeddingService(prompt_pool)
         self._watchdog = Watchdog(settings.watchdog_s)
         self._cause = ""
         self._loading: asyncio.Task[None] | None = None
@@ -199,7 +201,15 @@ class Runtime:
         limits = self.settings.media_limits
         media = MediaDesk(self.engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
         self.catalog.add(
-            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints, media)
+            ServedModel(
+                description,
+                tokenizer,
+                prompts,
+                self.engine.backend,
+                self.engine.constraints,
+                media,
+                self.engine.embeddings,
+            )
         )
         if self.state is RuntimeState.LOADING:
             self.state = RuntimeState.READY
@@ -265,6 +275,10 @@ class Runtime:
         """Raises ServiceUnavailable while no model is there."""
         self.check_ready()
         return self._tokenization
+
+    @property
+    def embeddings(self) -> EmbeddingService:
+        return self._embeddings
 
     def check_ready(self) -> None:
         """Raises ServiceUnavailable while nothing can be generated."""

@@ -45,6 +45,18 @@ class EmbeddingRequest:
         return sum([len(text) for text in self.token_ids])
 
 
+class EmbeddingMeter(Protocol):
+    """Hears, on the event loop, how far a request has got. May be silent for one that never began."""
+
+    def started(self, at_ts: float) -> None:
+        """Its first text is being computed since then (monotonic seconds)."""
+        ...
+
+    def ended(self, num_tokens: int) -> None:
+        """It is over, whichever way, and of so many tokens the texts were computed."""
+        ...
+
+
 class EmbeddingBackend(Protocol):
     """Computes vectors on a thread of its own. Its context is made at the first request, and freed with the
     model."""
@@ -54,7 +66,7 @@ class EmbeddingBackend(Protocol):
         """Known as soon as the model is loaded."""
         ...
 
-    async def embed(self, request: EmbeddingRequest) -> Any:
+    async def embed(self, request: EmbeddingRequest, meter: EmbeddingMeter) -> Any:
         """float32 (number of texts, width), L2-normalised rows; (number of texts, 1) raw scores where the
         model ranks. Raises ServerOverloaded, ServiceUnavailable or GenerationFailed. A cancelled call
         computes no more of its texts."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from inference.domain.clock import Clock
-from inference.domain.embeddings import EmbeddingDescription, EmbeddingRequest
+from inference.domain.embeddings import EmbeddingDescription, EmbeddingMeter, EmbeddingRequest
 from inference.domain.errors import SkippyError
 from inference.engine.embedding_jobs import Embedder, EmbeddingJob, EmbeddingQueueStatistics, FloatArray
 from inference.engine.embedding_queue import EmbeddingQueue
 from inference.engine.embedding_thread import EmbeddingThread
 
+T = TypeVar("T")
 Outcome = FloatArray | SkippyError
 
 
@@ -36,7 +39,7 @@ class EmbeddingClient:
             is_normalized=not description.can_rank,
         )
 
-    async def embed(self, request: EmbeddingRequest) -> FloatArray:
+    async def embed(self, request: EmbeddingRequest, meter: EmbeddingMeter) -> FloatArray:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Outcome] = loop.create_future()
 
@@ -44,18 +47,17 @@ class EmbeddingClient:
             if not outcome.done():
                 outcome.set_result(found)
 
-        def when_ended(found: Outcome) -> None:
-            # After the loop was closed nobody is left to read.
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(take, found)
-
-        job = EmbeddingJob(request, when_ended)
+        job = EmbeddingJob(
+            request, when_started=partial(_call, loop, meter.started), when_ended=partial(_call, loop, take)
+        )
         self._thread.submit(job)
         try:
             found = await outcome
         except asyncio.CancelledError:
             self._thread.cancel(job)
             raise
+        finally:
+            meter.ended(request.num_tokens - job.num_tokens_left)
         if isinstance(found, SkippyError):
             raise found
         return found
@@ -78,3 +80,12 @@ class EmbeddingClient:
 
     def __repr__(self) -> str:
         return f"<EmbeddingClient of {self._thread!r}>"
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[T], None], argument: T) -> None:
+    """From any thread; nothing where the loop was closed, and nobody is left to read."""
+    try:
+        loop.call_soon_threadsafe(function, argument)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

@@ -18,8 +18,9 @@ FloatArray = NDArray[np.float32]
 class EmbeddingJob:
     """One request on its way. Belongs to the queue, which guards it; its owner only hands it back.
 
-    `when_ended` is called once, on whichever thread ends it: with its rows (float32, one for each text), or
-    with what kept them from being made. Never after a cancellation.
+    `when_started` is called once, by the thread that computes, with the instant (monotonic seconds);
+    `when_ended` once, on whichever thread ends it: with its rows (float32, one for each text), or with what
+    kept them from being made. It is not called after a cancellation.
     """
 
     __slots__ = (
@@ -29,13 +30,21 @@ class EmbeddingJob:
         "num_taken",
         "num_tokens_left",
         "request",
+        "started_ts",
         "when_ended",
+        "when_started",
     )
 
     def __init__(
-        self, request: EmbeddingRequest, when_ended: Callable[[FloatArray | SkippyError], None]
+        self,
+        request: EmbeddingRequest,
+        *,
+        when_started: Callable[[float], None],
+        when_ended: Callable[[FloatArray | SkippyError], None],
     ) -> None:
         self.request = request
+        self.when_started = when_started
+        self.started_ts: float | None = None
         self.when_ended = when_ended
         self.num_taken = 0
         """Texts that are being computed, or were."""
@@ -44,6 +53,12 @@ class EmbeddingJob:
         """Of texts that are not computed."""
         self.is_ended = False
         self._rows: FloatArray | None = None
+
+    def start(self, at_ts: float) -> None:
+        """Some of its texts are computed from now on."""
+        if self.started_ts is None:
+            self.started_ts = at_ts
+            self.when_started(at_ts)
 
     @property
     def num_texts(self) -> int:

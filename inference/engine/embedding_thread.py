@@ -150,6 +150,8 @@ class EmbeddingThread:
             self._wakeup.wait(IDLE_WAKEUP_S)
             return
         began_ts = self._clock.monotonic()
+        for job in work.jobs:
+            job.start(began_ts)
         try:
             rows = self._compute(embedder, work)
         except (RuntimeError, MemoryError):

@@ -20,6 +20,7 @@ def model_object(description: ModelDescription) -> dict[str, object]:
     differs from OpenAI's.
     """
     sampling = SamplingRequest().resolve(description.sampling_defaults)
+    embedding = description.embedding
     return {
         "id": description.id,
         "object": "model",
@@ -32,8 +33,19 @@ def model_object(description: ModelDescription) -> dict[str, object]:
         "size_bytes": description.size_bytes,
         "has_chat_template": bool(description.chat_templates),
         "input_modalities": ["text", *sorted(kind.value for kind in description.media_kinds)],
+        "capabilities": _capabilities(description),
+        "embedding_length": None if embedding is None or embedding.can_rank else embedding.width,
+        "max_embedding_tokens": None if embedding is None else embedding.max_tokens,
         "default_sampling": {name: getattr(sampling, name) for name in RANGES},
     }
+
+
+def _capabilities(description: ModelDescription) -> list[str]:
+    """What it can be asked for: `completion`, `embedding`, `rerank`."""
+    capabilities = ["completion"] if description.can_generate else []
+    if description.embedding is not None:
+        capabilities.append("rerank" if description.embedding.can_rank else "embedding")
+    return capabilities
 
 
 def model_body(description: ModelDescription) -> bytes:

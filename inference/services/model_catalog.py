@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from inference.domain.backend import GenerationBackend
 from inference.domain.constraint import ConstraintCompiler
+from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import ModelNotFound
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
+from inference.engine.embedding_engine import no_generation
 from inference.prompting.prompt import PromptBuilder
 from inference.services.media_desk import MediaDesk
 
@@ -26,6 +28,12 @@ class ServedModel:
     backend: GenerationBackend
     constraints: ConstraintCompiler
     media: MediaDesk
+    embeddings: EmbeddingBackend | None = None
+
+    def check_generates(self) -> None:
+        """Raises InvalidRequest where the model only embeds or ranks."""
+        if not self.description.can_generate:
+            raise no_generation()
 
 
 def canonical_id(model_id: str) -> str:

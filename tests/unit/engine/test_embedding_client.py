@@ -60,6 +60,8 @@ class Scene:
         self.play: Callable[[], None] = lambda: None
         self.failure: Exception | None = None
         self.is_busy = False
+        self.starts: list[float] = []
+        self.counts: list[int] = []
         self.client = EmbeddingClient(
             self._make,
             EmbeddingDescription(width=WIDTH, max_tokens=1000),
@@ -74,8 +76,13 @@ class Scene:
         return self.embedders[-1]
 
     async def embed(self, *texts: tuple[int, ...], user: int = 1) -> FloatArray:
-        rows: FloatArray = await self.client.embed(EmbeddingRequest("r", texts, user_id=user))
-        return rows
+        return await self.client.embed(EmbeddingRequest("r", texts, user_id=user), self)
+
+    def started(self, at_ts: float) -> None:
+        self.starts.append(at_ts)
+
+    def ended(self, num_tokens: int) -> None:
+        self.counts.append(num_tokens)
 
 
 @pytest.fixture
@@ -90,6 +97,7 @@ async def test_the_context_is_made_at_the_first_request_and_kept(scene: Scene) -
     rows = await scene.embed((3, 4), (5,))
     assert np.allclose(rows, normalized(np.array([[2, 3, 1], [1, 5, 1]], dtype=np.float32)))
     assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+    assert len(scene.starts) == 1 and scene.counts == [3]
     await scene.embed((1,))
     assert len(scene.embedders) == 1 and scene.client.is_loaded
 
@@ -126,6 +134,7 @@ async def test_a_cancelled_call_drops_what_was_not_computed(scene: Scene) -> Non
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+    assert len(scene.starts) == 1 and scene.counts == [0]
     go_on.set()
     await scene.embed((1,), user=2)
     assert len(scene.embedders[0].texts) <= scene.embedders[0].max_batch_texts + 1

@@ -23,7 +23,8 @@ def make_job(
     def unheard(outcome: FloatArray | SkippyError) -> None:
         raise AssertionError("the queue tells nobody")
 
-    return EmbeddingJob(EmbeddingRequest(name, texts, user_id=user, priority=priority), unheard)
+    request = EmbeddingRequest(name, texts, user_id=user, priority=priority)
+    return EmbeddingJob(request, when_started=lambda at_ts: None, when_ended=unheard)
 
 
 def take(queue: EmbeddingQueue, limits: BatchLimits = LIMITS) -> TextBatch | TextPart | None:
