@@ -6,7 +6,6 @@ A door differs from another only in how it reads its body and how it writes its 
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 from inference.api.answer_keeper import AnswerKeeper
@@ -30,11 +29,13 @@ class GeneratingConsumer(RecordedConsumer):
         """Validate the body."""
         raise NotImplementedError
 
-    def question(self, request: Any) -> Question:
+    def question(self, request: Any, model: ServedModel) -> Question:
         """How the answer to what `read` gave is written."""
         raise NotImplementedError
 
-    async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
+    async def start(
+        self, model: ServedModel, request: Any, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
         """Wait until the request has its lane."""
         raise NotImplementedError
 
@@ -49,12 +50,10 @@ class GeneratingConsumer(RecordedConsumer):
         keeper: AnswerKeeper,
     ) -> None:
         model.check_generates()
-        question = self.question(asked)
+        question = self.question(asked, model)
         if question.rendering.error_event is not None:
             self.respond.error_event = question.rendering.error_event
-        if asked.is_stream:
-            self._keep_alive(question)
-        stream = await self.start(asked, caller, lifecycle)
+        stream = await self.start(model, asked, caller, lifecycle)
         try:
             if asked.is_stream:
                 await self._stream(question, stream, lifecycle, keeper)
@@ -62,12 +61,6 @@ class GeneratingConsumer(RecordedConsumer):
                 await self._whole(question, stream, lifecycle, keeper)
         finally:
             stream.close()
-
-    def _keep_alive(self, question: Question) -> None:
-        """Headers go out early where the wait is long, and comments while nothing else does."""
-        limits = self._runtime.settings.time_limits
-        say = partial(self.respond.comment, headers=question.headers)
-        self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)
 
     async def _stream(
         self,

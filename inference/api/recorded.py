@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
-from inference.api.http import HttpRequest
+from inference.api.http import HttpRequest, ignored_headers
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.kept_answers import NamedRequest, SentAnswer
@@ -25,6 +27,7 @@ from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.session_ids import has_header, session_id
 from inference.runtime import Runtime
 from inference.services.caller import Caller
+from inference.services.limit_gate import LimitGate
 from inference.services.model_catalog import ServedModel
 from inference.streaming.event_channel import EventChannel, ReceiverLost
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
@@ -55,6 +58,9 @@ class AskedRequest(Protocol):
 
     @property
     def timeout_s(self) -> float | None: ...
+
+    @property
+    def ignored_parameters(self) -> tuple[str, ...]: ...
 
 
 class RecordedConsumer(ApiConsumer):
@@ -168,9 +174,15 @@ class RecordedConsumer(ApiConsumer):
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         lifecycle = self._lifecycle
         assert principal is not None and lifecycle is not None and self.limit_gate is not None
+        async with lifecycle.interruption:
+            await self._answer(request, principal, lifecycle, self.limit_gate)
+
+    async def _answer(
+        self, request: HttpRequest, principal: Principal, lifecycle: RequestLifecycle, limit_gate: LimitGate
+    ) -> None:
         asked = await self.read(request)
         lifecycle.note_request(
-            model=asked.model,
+            model=self._runtime.fleet.id_of(asked.model, principal),
             is_stream=asked.is_stream,
             end_user=asked.user or "",
             metadata=asked.metadata,
@@ -184,12 +196,17 @@ class RecordedConsumer(ApiConsumer):
         try:
             async with asyncio.timeout(limit_s) as time_limit:
                 caller = self._caller(principal, lifecycle)
-                lifecycle.when_ended(self.limit_gate.close)
+                lifecycle.when_ended(limit_gate.close)
                 self._runtime.check_ready()
                 # What the key may not use does not exist for it.
-                model = self._runtime.catalog.model(asked.model, may_use=principal.limits.allows_model)
-                await self.limit_gate.check_spent()
-                await self.serve(asked, model, caller, lifecycle, keeper)
+                self._runtime.fleet.find(asked.model, principal)
+                await limit_gate.check_spent()
+                if asked.is_stream:
+                    self._keep_alive(asked)
+                lease = await self._runtime.lease(asked.model, principal, timeout_s=asked.timeout_s)
+                with lease:
+                    caller = replace(caller, waited_s=lease.waited_s)
+                    await self.serve(asked, lease.model, caller, lifecycle, keeper)
         except TimeoutError:
             if not time_limit.expired():
                 raise
@@ -258,3 +275,9 @@ class RecordedConsumer(ApiConsumer):
     ) -> None:
         elapsed_s = time.monotonic() - began_ts
         lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
+
+    def _keep_alive(self, asked: AskedRequest) -> None:
+        """Headers go out early where the wait is long, and comments while nothing else does."""
+        limits = self._runtime.settings.time_limits
+        say = partial(self.respond.comment, headers=ignored_headers(asked.ignored_parameters))
+        self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from inference.domain.embeddings import EmbeddingDescription
 from inference.domain.media import MediaKind
+from inference.domain.model_settings import ModelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,26 @@ class ModelDescription:
     media_kinds: frozenset[MediaKind] = frozenset()
     can_generate: bool = True
     embedding: EmbeddingDescription | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model as those see it who may use it, loaded or not. `description` is None while nothing is known of
+    its file; `created` is then when the model was set up (seconds since 1970)."""
+
+    id: str
+    state: ModelState
+    created: int
+    description: ModelDescription | None = None
+
+
+_MAIN = re.compile(r"@main(?=:|\Z)")
+
+
+def canonical_model_id(model_id: str) -> str:
+    """The id without its first "@main" that stands before a colon or at the end: clients of hub
+    names add that revision, and it means the id itself."""
+    return _MAIN.sub("", model_id, count=1)
 
 
 def id_from_file_name(path: Path) -> str:

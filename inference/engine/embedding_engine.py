@@ -72,9 +72,11 @@ class EmbeddingEngine:
         self.is_alive = False
         self.embeddings.begin_stop()
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         self.is_alive = False
+        is_freed = await self.embeddings.stop(STOP_PATIENCE_S)
         # One that hangs keeps its model: freeing it would end the process.
-        if await self.embeddings.stop(STOP_PATIENCE_S):
+        if is_freed:
             self._model.close()
         self.constraints.close()
+        return is_freed

@@ -47,7 +47,7 @@ class EmbeddingService:
     """Every method raises SkippyError where the request cannot be answered, and may be cancelled at any time:
     then nothing more of it is computed."""
 
-    def __init__(self, prompt_pool: PromptPool) -> None:
+    def __init__(self, *, prompt_pool: PromptPool) -> None:
         self._prompt_pool = prompt_pool
 
     async def texts_embed(

@@ -8,7 +8,8 @@ import llama_cpp
 import numpy as np
 
 from inference.engine.plan import StepPlan
-from inference.engine.sequence import EmbeddingArray, TokenArray
+from inference.engine.sequence import TokenArray
+from inference.engine.sequence_media import EmbeddingArray
 
 _INT32_P = ctypes.POINTER(ctypes.c_int32)
 _INT32_PP = ctypes.POINTER(_INT32_P)

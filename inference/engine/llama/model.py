@@ -67,6 +67,7 @@ class LlamaModel:
         self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
         self.pooling = read_pooling(self.metadata)
+        self.window_tokens: int = llama_cpp.llama_model_n_swa(pointer)
         self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self.lifetime)
         self.fingerprint = _fingerprint(path)
         self._created = int(path.stat().st_mtime)
