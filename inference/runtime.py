@@ -33,6 +33,7 @@ from inference.engine.watchdog import Watchdog
 from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
+from inference.openai.chat_defaults import ChatDefaults
 from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
@@ -41,7 +42,6 @@ from inference.openai.responses.rendering import ResponseRendering, response_mem
 from inference.parsing.formats.registry import reads_tool_calls
 from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
 from inference.services.engines import Engine, EngineLoader
 from inference.services.entrance import Entrance

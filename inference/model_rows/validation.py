@@ -31,6 +31,8 @@ from inference.models.model_row import (
     MAX_MODEL_ID_LENGTH,
     MAX_SOURCE_LENGTH,
 )
+from inference.openai.request_defaults import parse_chat_defaults, parse_completion_defaults
+from inference.prompting.chat_template import ChatTemplate, UnusableTemplate
 
 MAX_JSON_CHARS = 1024 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -56,8 +58,7 @@ def check_settings(settings: ModelSettings, *, checks: ModelChecks, before: Mode
     check_speculation(settings.speculation)
     check_json(settings.engine, param="engine")
     checks.check_engine(settings.engine, param="engine")
-    check_json(settings.chat_defaults, param="chat_defaults")
-    check_json(settings.completion_defaults, param="completion_defaults")
+    check_defaults(settings)
 
 
 def check_names(model_id: str, aliases: tuple[str, ...]) -> None:
@@ -120,6 +121,21 @@ def check_speculation(speculation: SpeculationSettings) -> None:
         raise invalid("max_draft_tokens", f"it must be between 1 and {MAX_DRAFT_TOKENS}")
     if speculation.mode is SpeculationMode.DRAFT_MODEL and not speculation.draft_source:
         raise invalid("draft_source", "speculation by a draft model needs one")
+
+
+def check_defaults(settings: ModelSettings) -> None:
+    for param, values in (
+        ("chat_defaults", settings.chat_defaults),
+        ("completion_defaults", settings.completion_defaults),
+    ):
+        check_json(values, param=param)
+    chat = parse_chat_defaults(settings.chat_defaults)
+    parse_completion_defaults(settings.completion_defaults)
+    if chat.template_source is not None:
+        try:
+            ChatTemplate(chat.template_source, max_chars=MAX_JSON_CHARS)
+        except UnusableTemplate as problem:
+            raise invalid("chat_defaults.chat_template", str(problem)) from None
 
 
 def check_json(value: Mapping[str, Any], *, param: str) -> None:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from inference.domain.errors import ContextLengthExceeded
 
-# Without a word from the client: chats end by themselves and may be long; completions are OpenAI's 16.
-DEFAULT_CHAT_TOKENS = 4096
-DEFAULT_COMPLETION_TOKENS = 16
-
 
 def check_prompt_fits(num_prompt_tokens: int, *, max_request_tokens: int, param: str) -> None:
     """Raise ContextLengthExceeded unless at least one token of answer fits behind the prompt."""

@@ -18,19 +18,21 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.openai.chat_defaults import ChatDefaults
+from inference.openai.protocol import (
+    DEFAULT_CHAT_TOKENS,
+    DEFAULT_COMPLETION_TOKENS,
+    ChatRequest,
+    CompletionRequest,
+    OutputRequest,
+)
 from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
-from inference.prompting.token_limit import (
-    DEFAULT_CHAT_TOKENS,
-    DEFAULT_COMPLETION_TOKENS,
-    resolve_max_tokens,
-)
+from inference.prompting.token_limit import resolve_max_tokens
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
@@ -164,7 +166,7 @@ class GenerationService:
             prompt_token_ids=prompt,
             max_tokens=max_tokens,
             sampling=sampling,
-            ignore_eos=request.ignore_eos,
+            ignore_eos=bool(request.ignore_eos),
             min_tokens=request.min_tokens,
             num_top_logprobs=request.num_top_logprobs,
             cache_namespace=cache_namespace(
@@ -211,7 +213,7 @@ class GenerationService:
 def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
     """A completion is text and nothing else."""
     return AnswerReader(
-        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+        model.tokenizer, stops=request.stop or (), tracks_tokens=request.num_top_logprobs is not None
     )
 
 
@@ -250,7 +252,7 @@ def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabul
             f"Invalid 'min_tokens': it must not exceed the {max_tokens} tokens that may be generated.",
             param="min_tokens",
         )
-    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias):
+    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias or ()):
         raise InvalidRequest(
             f"Invalid 'logit_bias': the token ids of this model are 0 to {num_vocabulary - 1}.",
             param="logit_bias",

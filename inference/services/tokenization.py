@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
+from inference.openai.chat_defaults import ChatDefaults
 from inference.openai.tokenization import DetokenizeRequest, TokenizeRequest
 from inference.prompting.text_size import text_bytes
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
 from inference.services.model_catalog import ModelCatalog, ServedModel
 from inference.services.prompt_pool import PromptPool

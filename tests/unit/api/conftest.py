@@ -21,10 +21,10 @@ from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
+from inference.openai.chat_defaults import ChatDefaults
 from inference.prompting.prompt import PromptPolicy
 from inference.routing import Watching, api_routes
 from inference.runtime import EngineLoader, Runtime, RuntimeSettings
-from inference.services.chat_defaults import ChatDefaults
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
