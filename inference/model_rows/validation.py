@@ -63,7 +63,7 @@ def check_settings(settings: ModelSettings, *, checks: ModelChecks, before: Mode
 
 def check_names(model_id: str, aliases: tuple[str, ...]) -> None:
     """Of one model, among themselves."""
-    _check_name(model_id, param="id")
+    _check_name(model_id, param="model_id")
     if len(aliases) > MAX_ALIASES:
         raise invalid("aliases", f"a model has at most {MAX_ALIASES}")
     seen = {model_id}
@@ -80,9 +80,9 @@ def named_sources(settings: ModelSettings) -> Iterator[tuple[str, str]]:
     if settings.projector_source:
         yield "projector_source", settings.projector_source
     if settings.speculation.draft_source:
-        yield "draft_source", settings.speculation.draft_source
+        yield "speculation.draft_source", settings.speculation.draft_source
     for index, adapter in enumerate(settings.adapters):
-        yield f"adapters[{index}].source", adapter.source
+        yield f"adapters.{index}.source", adapter.source
 
 
 def sources_of(settings: ModelSettings) -> set[str]:
@@ -103,7 +103,7 @@ def check_adapters(adapters: tuple[AdapterSettings, ...]) -> None:
         raise invalid("adapters", f"a model has at most {MAX_ADAPTERS}")
     seen: set[str] = set()
     for index, adapter in enumerate(adapters):
-        param = f"adapters[{index}]"
+        param = f"adapters.{index}"
         try:
             validate_name(adapter.name, max_length=MAX_ADAPTER_NAME_LENGTH)
         except ValidationError as problem:
@@ -118,9 +118,9 @@ def check_adapters(adapters: tuple[AdapterSettings, ...]) -> None:
 
 def check_speculation(speculation: SpeculationSettings) -> None:
     if not 1 <= speculation.max_draft_tokens <= MAX_DRAFT_TOKENS:
-        raise invalid("max_draft_tokens", f"it must be between 1 and {MAX_DRAFT_TOKENS}")
+        raise invalid("speculation.max_draft_tokens", f"it must be between 1 and {MAX_DRAFT_TOKENS}")
     if speculation.mode is SpeculationMode.DRAFT_MODEL and not speculation.draft_source:
-        raise invalid("draft_source", "speculation by a draft model needs one")
+        raise invalid("speculation.draft_source", "speculation by a draft model needs one")
 
 
 def check_defaults(settings: ModelSettings) -> None:
