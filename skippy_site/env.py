@@ -319,7 +319,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
     try:
         return msgspec.convert(given, Environment, strict=False)
     except msgspec.ValidationError as problem:
-        raise EnvironmentProblem(_one_line(str(problem), given)) from None
+        raise EnvironmentProblem(one_line(str(problem), given)) from None
 
 
 def _annotation(field: str) -> str:
@@ -327,7 +327,7 @@ def _annotation(field: str) -> str:
     return next(str(owner[field]) for owner in owners if field in owner)
 
 
-def _one_line(message: str, given: Mapping[str, str]) -> str:
+def one_line(message: str, given: Mapping[str, str]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if field not in given:

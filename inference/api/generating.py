@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.consumer import ApiConsumer
-from inference.api.http import HttpRequest
+from inference.api.http import HttpRequest, ignored_headers
 from inference.api.question import FrameWriter, Question, Rendering
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
@@ -30,6 +31,8 @@ from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.limit_gate import LimitGate
+from inference.services.model_catalog import ServedModel
 from inference.streaming.event_channel import EventChannel, ReceiverLost
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import session_key
@@ -59,11 +62,13 @@ class GeneratingConsumer(ApiConsumer):
         """Validate the body."""
         raise NotImplementedError
 
-    def question(self, request: Any) -> Question:
+    def question(self, request: Any, model: ServedModel) -> Question:
         """How the answer to what `read` gave is written."""
         raise NotImplementedError
 
-    async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
+    async def start(
+        self, model: ServedModel, request: Any, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream:
         """Wait until the request has its lane."""
         raise NotImplementedError
 
@@ -151,9 +156,15 @@ class GeneratingConsumer(ApiConsumer):
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         lifecycle = self._lifecycle
         assert principal is not None and lifecycle is not None and self.limit_gate is not None
+        async with lifecycle.interruption:
+            await self._answer(request, principal, lifecycle, self.limit_gate)
+
+    async def _answer(
+        self, request: HttpRequest, principal: Principal, lifecycle: RequestLifecycle, limit_gate: LimitGate
+    ) -> None:
         asked = await self.read(request)
         lifecycle.note_request(
-            model=asked.model,
+            model=self._runtime.fleet.id_of(asked.model, principal),
             is_stream=asked.is_stream,
             end_user=asked.user or "",
             metadata=asked.metadata,
@@ -167,12 +178,17 @@ class GeneratingConsumer(ApiConsumer):
         try:
             async with asyncio.timeout(limit_s) as time_limit:
                 caller = self._caller(principal, lifecycle)
-                lifecycle.when_ended(self.limit_gate.close)
+                lifecycle.when_ended(limit_gate.close)
                 self._runtime.check_ready()
                 # What the key may not use does not exist for it.
-                self._runtime.catalog.model(asked.model, may_use=principal.limits.allows_model)
-                await self.limit_gate.check_spent()
-                await self._generate(asked, caller, lifecycle, keeper)
+                self._runtime.fleet.find(asked.model, principal)
+                await limit_gate.check_spent()
+                if asked.is_stream:
+                    self._keep_alive(asked)
+                lease = await self._runtime.lease(asked.model, principal, timeout_s=asked.timeout_s)
+                with lease:
+                    caller = replace(caller, waited_s=lease.waited_s)
+                    await self._generate(asked, lease.model, caller, lifecycle, keeper)
         except TimeoutError:
             if not time_limit.expired():
                 raise
@@ -237,14 +253,17 @@ class GeneratingConsumer(ApiConsumer):
         )
 
     async def _generate(
-        self, asked: OutputRequest, caller: Caller, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+        self,
+        asked: OutputRequest,
+        model: ServedModel,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+        keeper: AnswerKeeper,
     ) -> None:
-        question = self.question(asked)
+        question = self.question(asked, model)
         if question.rendering.error_event is not None:
             self.respond.error_event = question.rendering.error_event
-        if asked.is_stream:
-            self._keep_alive(question)
-        stream = await self.start(asked, caller, lifecycle)
+        stream = await self.start(model, asked, caller, lifecycle)
         try:
             if asked.is_stream:
                 await self._stream(question, stream, lifecycle, keeper)
@@ -253,10 +272,10 @@ class GeneratingConsumer(ApiConsumer):
         finally:
             stream.close()
 
-    def _keep_alive(self, question: Question) -> None:
+    def _keep_alive(self, asked: OutputRequest) -> None:
         """Headers go out early where the wait is long, and comments while nothing else does."""
         limits = self._runtime.settings.time_limits
-        say = partial(self.respond.comment, headers=question.headers)
+        say = partial(self.respond.comment, headers=ignored_headers(asked.ignored_parameters))
         self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)
 
     async def _stream(

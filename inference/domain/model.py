@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.domain.media import MediaKind
+from inference.domain.model_settings import ModelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,19 @@ class ModelDescription:
     num_parameters: int = 0
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     media_kinds: frozenset[MediaKind] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model as those see it who may use it, loaded or not. `description` is None while nothing is known of
+    its file; `created` is then when the model was set up (seconds since 1970). `default_sampling` is what an
+    administrator says where requests for chats say nothing, which goes before what its file recommends."""
+
+    id: str
+    state: ModelState
+    created: int
+    description: ModelDescription | None = None
+    default_sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 _MAIN = re.compile(r"@main(?=:|\Z)")

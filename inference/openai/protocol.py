@@ -97,6 +97,12 @@ class SamplingRequest:
     logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
 
+    @property
+    def said_numbers(self) -> dict[str, float]:
+        """Those of RANGES that are said, by name."""
+        numbers = {name: getattr(self, name) for name in RANGES}
+        return {name: value for name, value in numbers.items() if value is not None}
+
     def resolve(self, defaults: Mapping[str, float]) -> SamplingParams:
         """The client's values over the model's (`ModelDescription.sampling_defaults`) over the
         service's own (SamplingParams). `defaults` is keyed by the fields' names; it comes from a

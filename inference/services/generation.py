@@ -18,9 +18,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
-from inference.openai.chat_defaults import ChatDefaults
 from inference.openai.protocol import (
-    DEFAULT_CHAT_TOKENS,
     DEFAULT_COMPLETION_TOKENS,
     ChatRequest,
     CompletionRequest,
@@ -37,7 +35,7 @@ from inference.services.chat_prompts import chat_prompt
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
-from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
 from inference.streaming.lifecycle import RequestLifecycle
@@ -45,37 +43,31 @@ from inference.streaming.lifecycle import RequestLifecycle
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
-    cancelled at any time: then nothing of it waits, holds or runs.
+    cancelled at any time: then nothing of it waits, holds or runs. Whoever calls holds a lease of the model.
 
-    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache. `chat_defaults` fill
-    what chats leave out.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
     """
 
     def __init__(
         self,
         *,
-        catalog: ModelCatalog,
         prompt_pool: PromptPool,
         entrance: Entrance,
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
-        chat_defaults: ChatDefaults | None = None,
     ) -> None:
-        self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
-        self._chat_defaults = chat_defaults or ChatDefaults()
 
     async def start_chat(
-        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
-        model = self._catalog.model(request.model)
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
-        request = self._chat_defaults.fill(request)
+        request = model.defaults.chat.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -99,7 +91,6 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
         if items:
@@ -111,10 +102,10 @@ class GenerationService:
         return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
-        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
-        model = self._catalog.model(request.model)
+        request = model.defaults.completion.fill(request, service_max_tokens=DEFAULT_COMPLETION_TOKENS)
         num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -130,7 +121,6 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
         reader = _reader(model, request)
@@ -145,14 +135,14 @@ class GenerationService:
         lifecycle: RequestLifecycle,
         *,
         constraint: OutputConstraint | None,
-        default_max_tokens: int,
     ) -> GenerationRequest:
+        """Of a request that the model's defaults have filled."""
         description = model.description
+        assert request.max_tokens is not None
         max_tokens = resolve_max_tokens(
             request.max_tokens,
             num_prompt_tokens=len(prompt),
             max_request_tokens=description.max_request_tokens,
-            default=default_max_tokens,
         )
         _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
         sampling = request.sampling.resolve(description.sampling_defaults)

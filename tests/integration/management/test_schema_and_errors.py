@@ -42,6 +42,7 @@ class TestSchema:
                     "{team_id}": "{team}",
                     "{key_id}": "{key}",
                     "{row_id}": "{model}",
+                    "{record_id}": "{record}",
                 }
                 shown = path.removeprefix("/api")
                 for long, short in names.items():

@@ -153,4 +153,4 @@ async def test_a_template_that_cannot_be_used_is_told_in_one_sentence():
     readiness = await site.runtime.readiness()
     await site.runtime.stop()
     assert readiness.status == "failed"
-    assert readiness.cause == "the chat template is not safe: it reaches for Python's internals"
+    assert readiness.causes[0] == "scripted: the chat template is not safe: it reaches for Python's internals"

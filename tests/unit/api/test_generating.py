@@ -60,9 +60,9 @@ async def test_what_only_the_model_can_tell_is_refused_before_the_engine_is_aske
 
 async def test_a_default_of_the_model_cannot_make_a_parameter_idle(site):
     site.engine.play = speak("x")
-    served = site.runtime.catalog.model("scripted")
-    greedy = replace(served.description, sampling_defaults={"temperature": 0.0})
-    site.runtime.catalog.add(replace(served, description=greedy))
+    (loaded,) = site.runtime.fleet.loaded()
+    greedy = replace(loaded.served.description, sampling_defaults={"temperature": 0.0})
+    loaded.served = replace(loaded.served, description=greedy)
 
     refused = await site.post(CHAT, chat(mirostat_mode=2))
     assert (refused.status, refused.json()["error"]["param"]) == (400, "mirostat_mode")
