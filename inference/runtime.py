@@ -165,6 +165,7 @@ class Runtime:
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
             chat_defaults=settings.chat_defaults,
+            max_token_gap_s=settings.time_limits.token_gap_s or None,
         )
         self._tokenization = TokenizationService(
             catalog=self.catalog, prompt_pool=prompt_pool, chat_defaults=settings.chat_defaults

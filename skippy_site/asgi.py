@@ -93,6 +93,7 @@ def make_runtime(
                 send_s=environment.stall_timeout_s,
                 early_headers_s=environment.early_headers_s,
                 keep_alive_s=environment.keep_alive_s,
+                token_gap_s=environment.token_gap_timeout_s,
             ),
             concurrency=environment.concurrency,
             chat_defaults=environment.chat_defaults,

@@ -76,7 +76,8 @@ class GenerationRequest:
     ("": none) begin with the same prompt, which is computed once however short it is.
     `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's.
     `adapters` change the model's weights. An answer whose next token does not come within
-    `max_token_gap_s` (None: no limit) fails.
+    `max_token_gap_s` (None: no limit) fails; the first token has no such limit, and time in which the
+    answer stands still for its reader or a hook does not count.
     """
 
     request_id: str

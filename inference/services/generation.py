@@ -58,6 +58,7 @@ class GenerationService:
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
         chat_defaults: ChatDefaults | None = None,
+        max_token_gap_s: float | None = None,
     ) -> None:
         self._catalog = catalog
         self._prompt_pool = prompt_pool
@@ -65,6 +66,7 @@ class GenerationService:
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
         self._chat_defaults = chat_defaults or ChatDefaults()
+        self._max_token_gap_s = max_token_gap_s
 
     async def start_chat(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -175,6 +177,7 @@ class GenerationService:
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
+            max_token_gap_s=self._max_token_gap_s,
         )
 
     async def _chat_constraint(
@@ -211,7 +214,10 @@ class GenerationService:
 def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
     """A completion is text and nothing else."""
     return AnswerReader(
-        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+        model.tokenizer,
+        stops=request.stop,
+        tracks_tokens=request.num_top_logprobs is not None,
+        min_tokens=request.min_tokens,
     )
 
 
