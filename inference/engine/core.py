@@ -78,7 +78,7 @@ class EngineCore:
             resume_headroom_tokens=config.resume_headroom_tokens,
             pacer=self._pacer,
         )
-        self._memory = KvMemory(runner, config)
+        self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
         self.inbox = Inbox()
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
@@ -101,9 +101,11 @@ class EngineCore:
             self._wake_waiting()
             for sequence in self._scheduler.resume_where_it_fits():
                 self._begin(sequence)
+            for sequence in self._memory.copy_states(has_streams=self._scheduler.has_streams):
+                self._announce(sequence)
             plan = self._scheduler.schedule()
             if plan is None:
-                return False
+                return self._memory.save_idle()
             self._memory.make_room(plan.num_tokens)
             scheduled_ts = self._clock.monotonic()
             result = self._run(plan)
@@ -134,6 +136,7 @@ class EngineCore:
         if sequence.state is WAITING_FOR_PREFIX:
             sequence.stop_waiting()
             self._begin(sequence)
+        self._announce(sequence)
         if sequence.state is not HELD:
             self._scheduler.hold(sequence)
 
@@ -240,7 +243,7 @@ class EngineCore:
             return
         victim = self._scheduler.victim()
         if victim is not None:
-            self._memory.rewind(victim.sequence_id, 0)
+            self._memory.preempt(victim)
             self._scheduler.preempt(victim)
             self._memory.trim()
             self._counters.num_preemptions += 1
@@ -308,6 +311,11 @@ class EngineCore:
             return
         if match.num_tokens:
             self._memory.adopt(sequence, match)
+        if sequence.submission.holds or not self._memory.begin_restore(sequence):
+            self._announce(sequence)
+
+    def _announce(self, sequence: Sequence) -> None:
+        """Tell its owner, once, that it has started, and with how much."""
         if not sequence.is_announced:
             sequence.is_announced = True
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)
