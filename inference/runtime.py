@@ -159,6 +159,7 @@ class Runtime:
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
+            max_token_gap_s=settings.time_limits.token_gap_s or None,
         )
         self.tokenization = TokenizationService(prompt_pool=prompt_pool)
         self.embeddings = EmbeddingService(prompt_pool=prompt_pool)

@@ -185,6 +185,13 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
         Seconds,
         Meta(description="time for a whole request; 504 then; `timeout_s` in a body lowers it; 0: none"),
     ] = 600.0
+    token_gap_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="time for the next token of an answer that has begun, not counting its reader's and "
+            "hooks' time; 504 then; 0: none"
+        ),
+    ] = 0.0
     stall_timeout_s: Annotated[
         float,
         Meta(gt=0, le=60, description="time that a client may leave one message of its answer unread"),

@@ -55,11 +55,13 @@ class GenerationService:
         entrance: Entrance,
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
+        max_token_gap_s: float | None = None,
     ) -> None:
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
+        self._max_token_gap_s = max_token_gap_s
 
     async def start_chat(
         self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -167,6 +169,7 @@ class GenerationService:
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
+            max_token_gap_s=self._max_token_gap_s,
         )
 
     async def _chat_constraint(
@@ -203,7 +206,10 @@ class GenerationService:
 def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
     """A completion is text and nothing else."""
     return AnswerReader(
-        model.tokenizer, stops=request.stop or (), tracks_tokens=request.num_top_logprobs is not None
+        model.tokenizer,
+        stops=request.stop or (),
+        tracks_tokens=request.num_top_logprobs is not None,
+        min_tokens=request.min_tokens,
     )
 
 
