@@ -31,6 +31,8 @@ _OUTCOMES = {
     DecodeStatus.NO_CELLS: StepOutcome.NO_CELLS,
     DecodeStatus.ABORTED: StepOutcome.ABORTED,
 }
+# Nothing was begun.
+_UNCHANGED = frozenset({DecodeStatus.NO_CELLS, DecodeStatus.INVALID})
 
 
 class LlamaRunner:
@@ -67,7 +69,7 @@ class LlamaRunner:
                 self._context.max_batch_tokens, embedding_width=self._context.embedding_width
             )
             self._warm_up()
-            self._can_share_prefixes = self._try_partial_removal()
+            self._can_share_prefixes = not self._context.keeps_window_only and self._try_partial_removal()
         except BaseException:
             self.close()
             raise
@@ -121,7 +123,12 @@ class LlamaRunner:
         if status is not DecodeStatus.OK:
             if status not in _OUTCOMES:
                 logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
-            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s)
+            is_memory_lost = self._context.is_moved_by_batches and status not in _UNCHANGED
+            if is_memory_lost:
+                self._context.clear(wipes=True)
+            return StepResult(
+                _OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s, is_memory_lost=is_memory_lost
+            )
         if not plan.outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
