@@ -147,6 +147,28 @@ def test_beginnings_that_others_have_overwritten_are_not_taken_over(kind: KindOf
         kind.check(engine, asked)
 
 
+def test_what_a_window_has_left_behind_is_not_taken_over_though_there_was_room(kind: KindOfModel) -> None:
+    """llama.cpp gives such cells to others also where all are kept, if it finds them before empty ones."""
+    with kind.engine(max_cached_cells=2048, max_cached_entries=3) as engine:
+        asked: Asked = {}
+        long = some_prompt(21, 400)
+        for name, prompt in (
+            ("first", some_prompt(22, 300)),
+            ("long", long),
+            ("short", some_prompt(23, 70)),
+            # Takes the place of the first one, which is given up.
+            ("another", some_prompt(24, 71)),
+        ):
+            ask(engine, name, prompt, asked, 2)
+            engine.run()
+        running = ask(engine, "running", some_prompt(25, 450), asked, 40)
+        step_until_said(engine, running, 3)
+        ask(engine, "shares", (*long[:180], *some_prompt(26, 20)), asked)
+        engine.run()
+        engine.check_all_free()
+        kind.check(engine, asked)
+
+
 @pytest.mark.parametrize("sizes", [{}, SMALL_BATCHES], ids=repr)
 def test_simultaneous_prompts_that_begin_alike_wait_for_nothing_wrong(
     kind: KindOfModel, sizes: dict[str, int]

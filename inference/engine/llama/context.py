@@ -85,9 +85,9 @@ class LlamaContext:
                 f"{model.path.name} keeps no context: it is not a model that generates text."
             )
         self._has_state: bool = has_state
-        # Tokens that layers with a sliding window see back, where they keep no more than those.
-        window: int = llama_cpp.llama_model_n_swa(model.pointer)
-        self._window = 0 if config.hardware.has_full_window else window
+        # Tokens that layers with a sliding window see back; 0: there are none.
+        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
@@ -153,7 +153,7 @@ class LlamaContext:
         be, and then nothing is: a text that is one state can only be removed as a whole, and of a sliding
         window those may be gone that the tokens before `begin` have to see."""
         self._check_sequence(sequence_id)
-        if self._window and begin > 0 and self._first_position(sequence_id) > max(0, begin - self._window):
+        if begin > 0 and not self.has_all_before(sequence_id, begin):
             return False
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
@@ -171,15 +171,14 @@ class LlamaContext:
         position: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence_id)
         return position
 
-    def _first_position(self, sequence_id: int) -> int:
-        """The lowest position with a cell in all layers, -1 where the sequence has none."""
-        position: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
-        return position
-
-    @property
-    def keeps_window_only(self) -> bool:
-        """Whether some layers forget what their sliding window has left behind."""
-        return self._window > 0
+    def has_all_before(self, sequence_id: int, position: int) -> bool:
+        """Whether what a token at `position` has to see of a sequence is there in all layers. What a
+        sliding window has left behind llama.cpp gives to others, also where there are empty cells and
+        all are to be kept (llama-kv-cache.cpp, `find_slot`), from the lowest position on."""
+        if not self._window:
+            return True
+        first: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
+        return first <= max(0, position - self._window)
 
     @property
     def is_moved_by_batches(self) -> bool:

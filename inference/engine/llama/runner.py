@@ -196,6 +196,8 @@ class LlamaRunner:
         num_positions = self._maps.get(target_id, _PLAIN).position(num_tokens)
         if self._context.last_position(source_id) + 1 < num_positions:
             return False
+        if not self._context.has_all_before(source_id, num_positions):
+            return False
         self._context.copy(source_id, target_id, num_positions)
         if self._context.last_position(target_id) + 1 == num_positions:
             return True
