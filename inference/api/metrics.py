@@ -107,4 +107,5 @@ def service_gauges(runtime: Runtime) -> ServiceGauges:
         total_steps=engine.total_steps,
         total_failed_steps=engine.total_failed_steps,
         total_integrity_faults=engine.total_integrity_faults,
+        cold=engine.cold,
     )

@@ -37,6 +37,7 @@ from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResu
 from inference.engine.refusal import CONTEXT_MESSAGE, FAILED_MESSAGE, refusal
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import HELD, WAITING_FOR_PREFIX, Sequence
+from inference.engine.sequence_media import uncut
 from inference.engine.stats import EngineStatistics
 from inference.engine.step_meter import StepMeter
 
@@ -257,8 +258,8 @@ class EngineCore:
     def _resync(self, sequence: Sequence) -> None:
         """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
         num_kept = self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1)
-        if sequence.uncut(num_kept) < num_kept:
-            num_kept = self._memory.rewind(sequence.sequence_id, sequence.uncut(num_kept))
+        if uncut(sequence, num_kept) < num_kept:
+            num_kept = self._memory.rewind(sequence.sequence_id, uncut(sequence, num_kept))
         sequence.resync(num_kept)
 
     def _isolate(self, plan: StepPlan) -> None:

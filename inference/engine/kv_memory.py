@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from inference.engine.config import EngineConfig
 from inference.engine.model_runner import ModelRunner
 from inference.engine.prefix_cache import PrefixCache, PrefixMatch
 from inference.engine.sequence import Sequence, TokenArray
+from inference.engine.sequence_media import uncut
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class KvMemory:
             sequence.first(sequence.num_tokens),
             own_id=sequence.sequence_id,
             leader_ids=leader_ids,
-            uncut=sequence.uncut if sequence.request.media else None,
+            uncut=partial(uncut, sequence) if sequence.request.media else None,
         )
 
     def adopt(self, sequence: Sequence, match: PrefixMatch) -> None:

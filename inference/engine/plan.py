@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.signals import TokenSignal
-from inference.engine.sequence import EmbeddingArray, PlaceArray, Sequence, TokenArray
+from inference.engine.sequence import Sequence, TokenArray
+from inference.engine.sequence_media import (
+    EmbeddingArray,
+    PlaceArray,
+    media_run,
+    next_position,
+    pending_embeddings,
+    pending_places,
+)
 
 FlagArray = NDArray[np.int8]
 
@@ -67,7 +75,7 @@ class StepPlan:
         for chunk in prefills:
             sequence, end = chunk.sequence, row + chunk.num_tokens
             token_ids[row:end] = sequence.pending(chunk.num_tokens)
-            begin = sequence.next_position
+            begin = next_position(sequence)
             positions[row:end] = np.arange(begin, begin + chunk.num_tokens)
             sequence_ids[row:end] = sequence.sequence_id
             is_output[row:end] = 0
@@ -82,9 +90,9 @@ class StepPlan:
     @classmethod
     def build_media(cls, chunks: list[PrefillChunk]) -> StepPlan:
         """A batch of embeddings, each chunk within one run; one that is not causal stands alone."""
-        rows = [chunk.sequence.pending_embeddings(chunk.num_tokens) for chunk in chunks]
-        runs = [chunk.sequence.media_run for chunk in chunks]
-        places = [chunk.sequence.pending_places(chunk.num_tokens) for chunk in chunks]
+        rows = [pending_embeddings(chunk.sequence, chunk.num_tokens) for chunk in chunks]
+        runs = [media_run(chunk.sequence) for chunk in chunks]
+        places = [pending_places(chunk.sequence, chunk.num_tokens) for chunk in chunks]
         in_plane = [one for one in places if one is not None]
         return replace(
             cls.build([], chunks),

@@ -17,6 +17,7 @@ from inference.engine.sequence import (
     WAITING_FOR_PREFIX,
     Sequence,
 )
+from inference.engine.sequence_media import media_run, num_alike
 
 # The part of the prefill budget that the prompt which waits longest always gets.
 OLDEST_SHARE = 4
@@ -79,11 +80,11 @@ class Scheduler:
                 for sequence in self._sequences
                 if sequence.state is PREFILLING and not sequence.num_to_restore
             ]
-            media = [sequence for sequence in waiting if sequence.media_run is not None]
+            media = [sequence for sequence in waiting if media_run(sequence) is not None]
             if media and self._is_media_due(has_others=bool(decoding) or len(media) < len(waiting)):
                 return plan_media(media, self._pacer.budget(len(decoding)))
             if media:
-                waiting = [sequence for sequence in waiting if sequence.media_run is None]
+                waiting = [sequence for sequence in waiting if media_run(sequence) is None]
             prefills = share(waiting, self._pacer.budget(len(decoding)))
         if not decoding and not prefills:
             return None
@@ -102,7 +103,7 @@ class Scheduler:
         """A batch for one sequence alone: how a failed step finds out whose fault it was."""
         if sequence.state is DECODING:
             return StepPlan.build([sequence], [])
-        if sequence.media_run is not None:
+        if media_run(sequence) is not None:
             return plan_media([sequence], self._max_batch_tokens)
         return StepPlan.build([], share([sequence], self._max_batch_tokens))
 
@@ -214,13 +215,13 @@ def share(waiting: list[Sequence], budget: int) -> list[PrefillChunk]:
     if not waiting:
         return []
     oldest = waiting[0]
-    amounts = {oldest: min(oldest.num_alike, max(1, budget // OLDEST_SHARE))}
+    amounts = {oldest: min(num_alike(oldest), max(1, budget // OLDEST_SHARE))}
     left = budget - amounts[oldest]
     for sequence in sorted(waiting, key=lambda sequence: sequence.num_until_due):
         if left <= 0:
             break
         had = amounts.get(sequence, 0)
-        extra = min(sequence.num_alike - had, left)
+        extra = min(num_alike(sequence) - had, left)
         amounts[sequence] = had + extra
         left -= extra
     return [
@@ -234,9 +235,10 @@ def plan_media(waiting: list[Sequence], budget: int) -> StepPlan:
     """A batch of embeddings for those that have some to compute next, `waiting` oldest first. A run that
     is not causal is computed whole, whatever the budget, and alone."""
     oldest = waiting[0]
-    run = oldest.media_run
+    run = media_run(oldest)
     if run is not None and not run.is_causal:
-        is_last = oldest.num_alike == oldest.num_remaining
-        return StepPlan.build_media([PrefillChunk(oldest, oldest.num_alike, is_last)])
-    causal = [one for one in waiting if one.media_run is not None and one.media_run.is_causal]
+        is_last = num_alike(oldest) == oldest.num_remaining
+        return StepPlan.build_media([PrefillChunk(oldest, num_alike(oldest), is_last)])
+    runs = [(one, media_run(one)) for one in waiting]
+    causal = [one for one, run in runs if run is not None and run.is_causal]
     return StepPlan.build_media(share(causal, budget))

@@ -9,16 +9,12 @@ from numpy.typing import NDArray
 
 from inference.domain.admission import EventSink, Grant, Submission
 from inference.domain.events import Signals
-from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.lanes import Lane
-from inference.engine.positions import PositionMap
 from inference.engine.signals import SignalWatch
 
 TokenArray = NDArray[np.int32]
-EmbeddingArray = NDArray[np.float32]
-PlaceArray = NDArray[np.int32]
 
 
 class SequenceState(Enum):
@@ -151,62 +147,6 @@ class Sequence:
             tail = self._generated[len(self._known) - self.num_prompt_tokens :]
             self._known = np.concatenate([self._known, np.array(tail, dtype=np.int32)])
         return self._known[:num_tokens]
-
-    @property
-    def media_run(self) -> MediaRun | None:
-        """The run of embeddings that its next token belongs to; None where that is a token indeed."""
-        for run in self.request.media:
-            if run.start <= self.num_computed < run.end:
-                return run
-        return None
-
-    @property
-    def num_alike(self) -> int:
-        """How many of the tokens to compute may be in one batch: all, up to where embeddings begin or
-        end. llama.cpp takes a batch of tokens or one of embeddings."""
-        for run in self.request.media:
-            if self.num_computed < run.end:
-                border = run.start if self.num_computed < run.start else run.end
-                return border - self.num_computed
-        return self.num_remaining
-
-    @property
-    def next_position(self) -> int:
-        """Where its next token stands, or the run that this is the first one of begins."""
-        if not self.num_saved_positions:
-            return self.num_computed
-        return PositionMap(self.request.media).position(self.num_computed)
-
-    def pending_places(self, num_tokens: int) -> PlaceArray | None:
-        """Where the next `num_tokens` rows of its run stand, int32 (4, num_tokens): in time, from the
-        top, from the left, and 0; None where they stand behind each other."""
-        run = self.media_run
-        if run is None or run.grid is None:
-            return None
-        begin = self.num_computed - run.start
-        places: PlaceArray = np.zeros((4, num_tokens), dtype=np.int32)
-        places[:3] = np.asarray(run.grid.offsets, dtype=np.int32)[:, begin : begin + num_tokens]
-        places[:3] += self.next_position
-        return places
-
-    def pending_embeddings(self, num_tokens: int) -> EmbeddingArray:
-        """The next `num_tokens` rows of the run that it is in, float32 (num_tokens, width)."""
-        run = self.media_run
-        if run is None or self.num_computed + num_tokens > run.end:
-            raise InvalidTransition(f"{self!r} has no {num_tokens} embeddings to compute next")
-        begin = self.num_computed - run.start
-        rows: EmbeddingArray = np.asarray(run.embeddings, dtype=np.float32)
-        return rows[begin : begin + num_tokens]
-
-    def uncut(self, num_tokens: int) -> int:
-        """At most `num_tokens`, and no run of embeddings is cut there: a part of a picture is nothing to
-        share or to go on from."""
-        for run in self.request.media:
-            # One in a plane that nothing follows cannot be told from a part of it (positions.py).
-            end = run.end if run.grid is None else run.end + 1
-            if run.start < num_tokens < end:
-                return run.start
-        return num_tokens
 
     @property
     def num_until_due(self) -> int:

@@ -8,7 +8,7 @@ import llama_cpp
 import numpy as np
 
 from inference.engine.plan import StepPlan
-from inference.engine.sequence import EmbeddingArray
+from inference.engine.sequence_media import EmbeddingArray
 
 _INT32_P = ctypes.POINTER(ctypes.c_int32)
 _INT32_PP = ctypes.POINTER(_INT32_P)

@@ -25,7 +25,7 @@ from inference.engine.config import EngineConfig
 from inference.engine.llama.library import log_callback
 from inference.engine.llama.lifetime import NativeLifetime
 from inference.engine.load_error import ModelLoadError
-from inference.engine.sequence import EmbeddingArray
+from inference.engine.sequence_media import EmbeddingArray
 
 logger = logging.getLogger(__name__)
 

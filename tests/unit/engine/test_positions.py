@@ -12,6 +12,7 @@ from inference.engine.lanes import LanePool
 from inference.engine.plan import PrefillChunk, StepPlan
 from inference.engine.positions import PositionMap
 from inference.engine.sequence import Sequence
+from inference.engine.sequence_media import uncut
 from tests.unit.engine.scripted_engine_parts import CountedGrant, RecordingSink, make_request
 
 
@@ -116,6 +117,8 @@ def test_what_is_generated_stands_behind_fewer_positions() -> None:
     assert plan.repeat().positions.tolist() == [21]
 
 
-@pytest.mark.parametrize(("num_tokens", "uncut"), [(5, 5), (6, 5), (17, 5), (18, 18), (24, 20), (25, 25)])
-def test_nothing_is_shared_that_ends_with_a_picture_in_a_plane(num_tokens: int, uncut: int) -> None:
-    assert looking("a").uncut(num_tokens) == uncut
+@pytest.mark.parametrize(
+    ("num_tokens", "num_shared"), [(5, 5), (6, 5), (17, 5), (18, 18), (24, 20), (25, 25)]
+)
+def test_nothing_is_shared_that_ends_with_a_picture_in_a_plane(num_tokens: int, num_shared: int) -> None:
+    assert uncut(looking("a"), num_tokens) == num_shared
