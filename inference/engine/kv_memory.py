@@ -51,6 +51,7 @@ class KvMemory:
             max_entries=num_sequences - config.num_lanes,
             min_tokens=config.min_cached_tokens,
             max_cells=config.effective_max_cached_cells,
+            can_share_siblings=runner.can_share_prefixes,
             on_evict=self._save,
         )
 
@@ -72,7 +73,7 @@ class KvMemory:
     def open(self, request: GenerationRequest) -> int:
         """A KV sequence for a request, without cells. The runner's side is opened by the caller."""
         prompt: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
-        return self._cache.open(request.cache_namespace, prompt)
+        return self._cache.open(request.cache_namespace, prompt, request.sibling_group)
 
     def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
         """What is there for all tokens that a sequence knows, or is being computed by one of
@@ -83,6 +84,7 @@ class KvMemory:
             own_id=sequence.sequence_id,
             leader_ids=leader_ids,
             uncut=partial(uncut, sequence) if sequence.request.media else None,
+            group=sequence.request.sibling_group,
         )
 
     def adopt(self, sequence: Sequence, match: PrefixMatch) -> None:
@@ -116,10 +118,13 @@ class KvMemory:
 
     def retire(self, sequence: Sequence, *, has_failed: bool) -> None:
         """A sequence ended: its cells stay for those who begin alike, where that makes sense. Not
-        after a failure: who knows what is in them."""
-        sequence_id = sequence.sequence_id
+        after a failure: who knows what is in them. Of many answers to one prompt only the prompt stays:
+        they would crowd out everybody else's."""
+        sequence_id, num_tokens = sequence.sequence_id, sequence.num_computed
         self._cold.note_retention(sequence_id, sequence.request.cache_retention)
-        computed = None if has_failed else sequence.first(sequence.num_computed)
+        if sequence.request.sibling_group:
+            num_tokens = min(num_tokens, sequence.num_prompt_tokens)
+        computed = None if has_failed else sequence.first(num_tokens)
         retirement = self._cache.retire(sequence_id, computed)
         if retirement.num_kept and not self._runner.keep_sequence(sequence_id, retirement.num_kept):
             self._cache.forget(sequence_id)

@@ -398,6 +398,7 @@ def make_request(
     ignore_eos: bool = False,
     namespace: str = "",
     signals: SignalRequest | None = None,
+    group: str = "",
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
@@ -409,6 +410,7 @@ def make_request(
         ignore_eos,
         cache_namespace=namespace,
         signals=signals,
+        sibling_group=group,
     )
 
 
