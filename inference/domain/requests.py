@@ -76,7 +76,8 @@ class GenerationRequest:
     given, in their order; there, and only there, the ids are below 0. Those of the same `sibling_group`
     ("": none) begin with the same prompt, which is computed once however short it is.
     `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's.
-    `adapters` change the model's weights. `cache_retention` says how long what was computed may be
+    `adapters` change the model's weights. What comes next in a conversation will probably begin with the
+    first `prefix_boundary` tokens (0: not known). `cache_retention` says how long what was computed may be
     kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails.
     """
 
@@ -96,6 +97,7 @@ class GenerationRequest:
     sibling_group: str = ""
     num_prompt_logprobs: int | None = None
     adapters: tuple[AppliedAdapter, ...] = ()
+    prefix_boundary: int = 0
     cache_retention: CacheRetention = CacheRetention.UNSAID
     speculation: SpeculationRequest | None = None
     max_token_gap_s: float | None = None

@@ -59,9 +59,13 @@ class LlamaContext:
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
         )
-        num_sequences = config.num_lanes if has_state else config.num_sequences
+        # Tokens that layers with a sliding window see back, where they keep no more than those.
+        window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self._window = 0 if config.hardware.has_full_window else window
+        is_whole = has_state or self._window > 0
+        num_sequences = config.num_lanes if is_whole else config.num_sequences
         # Parts of a sequence's state come and go through one that nobody else knows.
-        self.scratch_id = num_sequences if config.has_scratch_sequence and not has_state else -1
+        self.scratch_id = num_sequences if config.has_scratch_sequence and not is_whole else -1
         num_sequences += self.scratch_id >= 0
         params = context_params(config, num_sequences)
         self._model = model
@@ -88,6 +92,7 @@ class LlamaContext:
             raise ModelLoadError(
                 f"{model.path.name} keeps no context: it is not a model that generates text."
             )
+        self._has_state: bool = has_state
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
@@ -149,9 +154,12 @@ class LlamaContext:
     # -- memory ---------------------------------------------------------------------------------
 
     def remove(self, sequence_id: int, begin: int = 0, end: int = -1) -> bool:
-        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where the
-        model's memory can only be removed as a whole (recurrent ones), and then nothing is."""
+        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where that cannot
+        be, and then nothing is: a text that is one state can only be removed as a whole, and of a sliding
+        window those may be gone that the tokens before `begin` have to see."""
         self._check_sequence(sequence_id)
+        if self._window and begin > 0 and self._first_position(sequence_id) > max(0, begin - self._window):
+            return False
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
 
@@ -192,9 +200,26 @@ class LlamaContext:
         self.remove(sequence_id)
         return False
 
-    def clear(self) -> None:
-        """Free all cells."""
-        llama_cpp.llama_memory_clear(self._memory, False)
+    def _first_position(self, sequence_id: int) -> int:
+        """The lowest position with a cell in all layers, -1 where the sequence has none."""
+        position: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
+        return position
+
+    @property
+    def keeps_window_only(self) -> bool:
+        """Whether some layers forget what their sliding window has left behind."""
+        return self._window > 0
+
+    @property
+    def is_moved_by_batches(self) -> bool:
+        """Whether a batch moves the memory of sequences that are not in it, and one that is broken off
+        leaves nothing to be believed. So it is with states (llama-memory-recurrent.cpp, `find_slot`): they
+        change places before anything is computed, and keep the positions that were to come."""
+        return self._has_state
+
+    def clear(self, *, wipes: bool = False) -> None:
+        """Free all cells. `wipes`: overwrite them, too, since new states begin as 0 times what was there."""
+        llama_cpp.llama_memory_clear(self._memory, wipes)
 
     def _check_sequence(self, sequence_id: int) -> None:
         if not 0 <= sequence_id < self._num_sequences:
