@@ -14,6 +14,7 @@ from inference.domain.constraint import (
     ConstraintState,
     OutputConstraint,
 )
+from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
@@ -177,6 +178,7 @@ class ScriptedEngine:
         self.constraints = ScriptedCompiler()
         self.backend = self
         self.projector: MediaProjector | None = None
+        self.embeddings: EmbeddingBackend | None = None
         self.is_alive = True
         self.play = play
         self.handles: list[ScriptedHandle] = []

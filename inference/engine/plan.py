@@ -145,7 +145,8 @@ class StepResult:
     `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch. `ended`
     has i where the answer is complete with that: its constraint lets nothing follow. `forced[i]` are
     tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
-    `compute_s` of the time were in the model, the rest went to drawing.
+    `compute_s` of the time were in the model, the rest went to drawing. Where `is_memory_lost`, the batch
+    has taken everybody's cells with it, also of sequences that had no part in it.
     """
 
     outcome: StepOutcome
@@ -155,6 +156,7 @@ class StepResult:
     ended: frozenset[int] = frozenset()
     forced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     compute_s: float = 0.0
+    is_memory_lost: bool = False
 
 
 NOTHING_DRAWN = -1

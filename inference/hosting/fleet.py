@@ -7,6 +7,7 @@ takes the next step of its life by itself (hosted_model.py), so that the others 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import replace
 
@@ -87,10 +88,8 @@ class Fleet:
             self._task.cancel()
             await asyncio.wait([self._task])
         await asyncio.gather(*[model.stop() for model in self._all])
-        try:
+        with contextlib.suppress(Exception):  # then others notice by its silence
             await self._store.close()
-        except Exception as problem:
-            _log.debug("the end could not be reported: %s", type(problem).__name__)
 
     # -- keeping it so ----------------------------------------------------------------------------
 

@@ -13,20 +13,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.openai.protocol import (
+    DEFAULT_COMPLETION_TOKENS,
+    ChatRequest,
+    CompletionRequest,
+    OutputRequest,
+)
 from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
-from inference.prompting.token_limit import (
-    DEFAULT_CHAT_TOKENS,
-    DEFAULT_COMPLETION_TOKENS,
-    resolve_max_tokens,
-)
+from inference.prompting.token_limit import resolve_max_tokens
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
@@ -54,11 +56,13 @@ class GenerationService:
         entrance: Entrance,
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
+        max_token_gap_s: float | None = None,
     ) -> None:
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
+        self._max_token_gap_s = max_token_gap_s
 
     async def start_chat(
         self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
@@ -66,7 +70,7 @@ class GenerationService:
         """Wait until a chat request has its lane."""
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
-        request = model.chat_defaults.fill(request)
+        request = model.defaults.chat.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -90,7 +94,6 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
         if items:
@@ -105,6 +108,7 @@ class GenerationService:
         self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
+        request = model.defaults.completion.fill(request, service_max_tokens=DEFAULT_COMPLETION_TOKENS)
         num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -120,7 +124,6 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
         reader = _reader(model, request)
@@ -135,14 +138,14 @@ class GenerationService:
         lifecycle: RequestLifecycle,
         *,
         constraint: OutputConstraint | None,
-        default_max_tokens: int,
     ) -> GenerationRequest:
+        """Of a request that the model's defaults have filled."""
         description = model.description
+        assert request.max_tokens is not None
         max_tokens = resolve_max_tokens(
             request.max_tokens,
             num_prompt_tokens=len(prompt),
             max_request_tokens=description.max_request_tokens,
-            default=default_max_tokens,
         )
         _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
         sampling = request.sampling.resolve(description.sampling_defaults)
@@ -156,7 +159,7 @@ class GenerationService:
             prompt_token_ids=prompt,
             max_tokens=max_tokens,
             sampling=sampling,
-            ignore_eos=request.ignore_eos,
+            ignore_eos=bool(request.ignore_eos),
             min_tokens=request.min_tokens,
             num_top_logprobs=request.num_top_logprobs,
             cache_namespace=cache_namespace(
@@ -164,9 +167,11 @@ class GenerationService:
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
+            cache_retention=CacheRetention(request.prompt_cache_retention or ""),
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
+            max_token_gap_s=self._max_token_gap_s,
         )
 
     async def _chat_constraint(
@@ -203,7 +208,10 @@ class GenerationService:
 def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
     """A completion is text and nothing else."""
     return AnswerReader(
-        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+        model.tokenizer,
+        stops=request.stop or (),
+        tracks_tokens=request.num_top_logprobs is not None,
+        min_tokens=request.min_tokens,
     )
 
 
@@ -242,7 +250,7 @@ def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabul
             f"Invalid 'min_tokens': it must not exceed the {max_tokens} tokens that may be generated.",
             param="min_tokens",
         )
-    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias):
+    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias or ()):
         raise InvalidRequest(
             f"Invalid 'logit_bias': the token ids of this model are 0 to {num_vocabulary - 1}.",
             param="logit_bias",
