@@ -173,6 +173,7 @@ class ScriptedEngine:
         self.backend = self
         self.projector: MediaProjector | None = None
         self.is_alive = True
+        self.max_requests = 64
         self.play = play
         self.handles: list[ScriptedHandle] = []
         self.refusal: SkippyError | None = None

@@ -13,14 +13,15 @@ from typing import Any, ClassVar
 from accounts.contracts import Principal
 from accounts.scopes import Scope
 from inference.api.answer_keeper import AnswerKeeper
+from inference.api.choices import WholeChoices, stream_choices
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
-from inference.api.question import FrameWriter, Question, Rendering
+from inference.api.question import FrameWriter, Question, Rendering, part_frames
 from inference.domain.admission_events import FrameKind, ReceiverOutcome
 from inference.domain.errors import GenerationTimeout, ServiceUnavailable, SkippyError
 from inference.domain.kept_answers import NamedRequest, SentAnswer
 from inference.domain.logprobs import ScoredToken
-from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
+from inference.domain.message_deltas import Answer, MessageBuilder, MessageDelta
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
 from inference.openai.idempotency_keys import body_digest, idempotency_name
@@ -28,6 +29,7 @@ from inference.openai.protocol import OutputRequest
 from inference.openai.session_ids import has_header, session_id
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
 from inference.runtime import Runtime
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.streaming.event_channel import EventChannel, ReceiverLost
@@ -63,7 +65,9 @@ class GeneratingConsumer(ApiConsumer):
         """How the answer to what `read` gave is written."""
         raise NotImplementedError
 
-    async def start(self, request: Any, caller: Caller, lifecycle: RequestLifecycle) -> GenerationStream:
+    async def start(
+        self, request: Any, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream | AnswerGroup:
         """Wait until the request has its lane."""
         raise NotImplementedError
 
@@ -262,26 +266,24 @@ class GeneratingConsumer(ApiConsumer):
     async def _stream(
         self,
         question: Question,
-        stream: GenerationStream,
+        stream: GenerationStream | AnswerGroup,
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
     ) -> None:
         rendering = question.rendering
         if not self.respond.is_begun:
             await self.respond.begin_stream(headers=question.headers)
-        first = rendering.begin(stream.usage_so_far)
-        if first:
-            keeper.add(first)
-            await self.respond.frame(first)
-        if not keeper.is_keeping:
-            stream.write_at_once(FrameWriter(rendering, self._channel))
-        async for part in stream.parts():
-            frames = _frames(rendering, part)
-            keeper.add(frames, *part.deltas)
-            if frames:
-                await self.respond.frame(frames)
-        result, began_ts = stream.result, time.monotonic()
-        last, conclusion = rendering.end(result), rendering.conclude()
+        if isinstance(stream, AnswerGroup):
+            assert question.choices is not None
+            last = await stream_choices(
+                question.choices, stream, respond=self.respond, channel=self._channel, keeper=keeper
+            )
+            began_ts = time.monotonic()
+        else:
+            await self._stream_parts(rendering, stream, keeper)
+            began_ts = time.monotonic()
+            last = rendering.end(stream.result)
+        conclusion = rendering.conclude()
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         keeper.add(last + conclusion)
         self._complete(question, stream, lifecycle, keeper)
@@ -291,23 +293,46 @@ class GeneratingConsumer(ApiConsumer):
         await keeper.end(STREAM_TYPE.decode())
         await self.respond.end_stream(conclusion)
 
+    async def _stream_parts(
+        self, rendering: Rendering, stream: GenerationStream, keeper: AnswerKeeper
+    ) -> None:
+        first = rendering.begin(stream.usage_so_far)
+        if first:
+            keeper.add(first)
+            await self.respond.frame(first)
+        if not keeper.is_keeping:
+            stream.write_at_once(FrameWriter(rendering, self._channel))
+        async for part in stream.parts():
+            frames = part_frames(rendering, part)
+            keeper.add(frames, *part.deltas)
+            if frames:
+                await self.respond.frame(frames)
+
     async def _whole(
         self,
         question: Question,
-        stream: GenerationStream,
+        stream: GenerationStream | AnswerGroup,
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
     ) -> None:
-        deltas: list[MessageDelta] = []
-        tokens: list[ScoredToken] = []
-        async for part in stream.parts():
-            deltas += part.deltas
-            tokens += part.tokens
-        result, began_ts = stream.result, time.monotonic()
-        message = MessageBuilder(deltas).message()
-        body = question.rendering.whole(Answer(message, tuple(tokens), tuple(deltas)), result)
+        if isinstance(stream, AnswerGroup):
+            assert question.choices is not None
+            choices = WholeChoices(stream.num_choices)
+            await stream.read(choices)
+            began_ts = time.monotonic()
+            body = choices.body(question.choices, question.request, stream.result, keeper)
+        else:
+            deltas: list[MessageDelta] = []
+            tokens: list[ScoredToken] = []
+            async for part in stream.parts():
+                deltas += part.deltas
+                tokens += part.tokens
+            began_ts = time.monotonic()
+            answer = Answer(MessageBuilder(deltas).message(), tuple(tokens), tuple(deltas))
+            body = question.rendering.whole(answer, stream.result)
+            keeper.add(b"", *deltas)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
-        keeper.add(body, *deltas)
+        keeper.add(body)
         self._complete(question, stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
@@ -320,16 +345,14 @@ class GeneratingConsumer(ApiConsumer):
         lifecycle.note_phase(ResponseBuilt(lifecycle.identity.request_id, elapsed_s, num_bytes, is_stream))
 
     def _complete(
-        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+        self,
+        question: Question,
+        stream: GenerationStream | AnswerGroup,
+        lifecycle: RequestLifecycle,
+        keeper: AnswerKeeper,
     ) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
         lifecycle.complete(stream.result.reason)
         keeper.complete(None if question.stored is None else question.stored())
-
-
-def _frames(rendering: Rendering, part: AnswerPart) -> bytes:
-    """The part's tokens go out with its first delta; without one, with text that is empty so far."""
-    first, *others = part.deltas or (ContentDelta(""),)
-    return rendering.delta(first, part.tokens) + b"".join([rendering.delta(delta) for delta in others])

@@ -24,6 +24,9 @@ from inference.domain.tools import ToolUse
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
 
 MAX_INT32 = 2**31 - 1
+# Text, or token ids that may still lie outside the vocabulary (only the model's tokenizer can tell).
+# Neither is empty.
+Prompt = str | tuple[int, ...]
 # OpenAI's ranges, and llama.cpp's for those that OpenAI lacks. A logit divided by a repeat penalty
 # near 0 would not be finite.
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -62,6 +65,13 @@ def fold_seed(seed: int) -> int:
         return seed
     folded = zlib.crc32(seed.to_bytes(8, "little", signed=seed < 0))
     return folded if folded != _RANDOM_SEED_OF_LLAMA else folded - 1
+
+
+def choice_seed(seed: int | None, index: int) -> int | None:
+    """What a prompt's choice `index` draws from, where the request's own seed, folded, is `seed`: the seeds
+    behind it, as vLLM has it, so that a request for one answer with `seed` + `index` has the same. None,
+    fresh randomness, stays None."""
+    return None if seed is None else (seed + index) % _RANDOM_SEED_OF_LLAMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +137,7 @@ class OutputRequest:
     `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
     for logprobs at all. `timeout_s` can only lower the service's own limit.
     `constraint` is what the answer has to be, and `constraint_param` the field that says so.
+    `num_choices` answers are wanted to each prompt.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
@@ -138,6 +149,7 @@ class OutputRequest:
     min_tokens: int = 0
     timeout_s: float | None = None
     num_top_logprobs: int | None = None
+    num_choices: int = 1
     is_stream: bool = False
     wants_usage: bool = False
     user: str | None = None
@@ -147,6 +159,15 @@ class OutputRequest:
     constraint: ConstraintSpec | None = None
     constraint_param: str = ""
     ignored_parameters: tuple[str, ...] = ()
+
+    @property
+    def num_prompts(self) -> int:
+        return 1
+
+    @property
+    def num_answers(self) -> int:
+        """Choices in the answer, those of the first prompt first."""
+        return self.num_prompts * self.num_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +196,12 @@ class ChatRequest(OutputRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest(OutputRequest):
-    """POST /v1/completions. The prompt is text, or token ids that may still lie outside the
-    vocabulary (only the model's tokenizer can tell); neither is empty."""
+    """POST /v1/completions. Of each prompt in `prompts`, of which there is at least one, `best_of` answers
+    are generated, and the best `num_choices` of them sent; never fewer generated than sent."""
 
-    prompt: str | tuple[int, ...]
+    prompts: tuple[Prompt, ...]
+    best_of: int = 1
+
+    @property
+    def num_prompts(self) -> int:
+        return len(self.prompts)

@@ -4,13 +4,14 @@
     small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
     max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
-The story is told here once for chat and completions, streamed or whole; the doors only render.
+The story is told here once for chat and completions, streamed or whole; the doors only render. Where
+several answers are wanted, the last steps are made for each of them, and an AnswerGroup comes out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from inference.domain.constraint import OutputConstraint
@@ -18,7 +19,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest, Prompt
 from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
@@ -27,11 +28,13 @@ from inference.prompting.token_limit import (
     DEFAULT_COMPLETION_TOKENS,
     resolve_max_tokens,
 )
+from inference.services.answer_group import AnswerGroup
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
+from inference.services.choices import check_num_answers, make_choices
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
@@ -68,9 +71,11 @@ class GenerationService:
 
     async def start_chat(
         self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
+        num_answers = request.num_choices
+        check_num_answers(num_answers, max_answers=model.backend.max_requests, param="n")
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
         request = self._chat_defaults.fill(request)
@@ -99,40 +104,94 @@ class GenerationService:
             constraint=constraint,
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
-        await _reserve(generation, caller)
+        await _reserve([generation], caller, num_each=num_answers)
         if items:
             began_ts = time.monotonic()
             runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
             generation = replace(generation, media=runs)
             _note_media(lifecycle, began_ts, num_items=len(items), runs=runs)
-        reader = answer.reader(model)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
-
-    async def start_completion(
-        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
-        """Wait until a completion has its lane."""
-        model = self._catalog.model(request.model)
-        num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
-        self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
-        times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._prompt_pool.run(
-            caller.user_id, lambda: model.prompts.completion(request.prompt, times)
-        )
-        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
-        constraint = await self._constraint(model, request, caller)
-        generation = self._generation(
+        return await self._enter(
+            [generation],
             model,
-            prompt,
             request,
             caller,
             lifecycle,
-            constraint=constraint,
-            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
+            num_each=num_answers,
+            make_reader=lambda: answer.reader(model),
         )
-        await _reserve(generation, caller)
-        reader = _reader(model, request)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
+
+    async def start_completion(
+        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream | AnswerGroup:
+        """Wait until a completion has its lane."""
+        model = self._catalog.model(request.model)
+        check_num_answers(
+            len(request.prompts) * request.best_of,
+            max_answers=model.backend.max_requests,
+            param="prompt"
+            if request.best_of == 1
+            else "n"
+            if request.best_of == request.num_choices
+            else "best_of",
+        )
+        if request.best_of > request.num_choices and request.num_top_logprobs is None:
+            # The best ones are told by how likely their tokens were.
+            request = replace(request, num_top_logprobs=0)
+        num_bytes = max(map(_num_bytes, request.prompts))
+        self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
+        times, began_ts = PromptTimes(), time.monotonic()
+        prompts = await self._prompt_pool.run(
+            caller.user_id, lambda: [model.prompts.completion(one, times) for one in request.prompts]
+        )
+        num_tokens = sum(map(len, prompts))
+        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=num_tokens)
+        constraint = await self._constraint(model, request, caller)
+        generations = [
+            self._generation(
+                model,
+                prompt,
+                request,
+                caller,
+                lifecycle,
+                constraint=constraint,
+                default_max_tokens=DEFAULT_COMPLETION_TOKENS,
+            )
+            for prompt in prompts
+        ]
+        await _reserve(generations, caller, num_each=request.best_of)
+        return await self._enter(
+            generations,
+            model,
+            request,
+            caller,
+            lifecycle,
+            num_each=request.best_of,
+            make_reader=lambda: _reader(model, request),
+        )
+
+    async def _enter(
+        self,
+        generations: Sequence[GenerationRequest],
+        model: ServedModel,
+        request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+        *,
+        num_each: int,
+        make_reader: Callable[[], AnswerReader],
+    ) -> GenerationStream | AnswerGroup:
+        """The only answer as it is, or all of them together."""
+        if len(generations) * num_each == 1:
+            return await self._entrance.enter(
+                generations[0], model, request, caller, lifecycle, reader=make_reader()
+            )
+        choices = make_choices(
+            generations,
+            num_each=num_each,
+            group=lifecycle.record_id,
+            make_reader=make_reader,
+        )
+        return await self._entrance.enter_together(choices, model, request, caller, lifecycle)
 
     def _generation(
         self,
@@ -235,11 +294,17 @@ def _note_media(
     lifecycle.note_phase(MediaEncoded(lifecycle.identity.request_id, elapsed_s, num_items, num_tokens))
 
 
-async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
-    """Before admission: who is over its limits takes no place in the queue."""
+def _num_bytes(prompt: Prompt) -> int:
+    return text_bytes(prompt) if isinstance(prompt, str) else len(prompt)
+
+
+async def _reserve(generations: Sequence[GenerationRequest], caller: Caller, *, num_each: int) -> None:
+    """Before admission: who is over its limits takes no place in the queue. Prompts are paid for once."""
     if caller.limit_gate is not None:
         await caller.limit_gate.reserve(
-            num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
+            num_prompt_tokens=sum([len(one.prompt_token_ids) for one in generations]),
+            max_tokens=max([one.max_tokens for one in generations]),
+            num_answers=len(generations) * num_each,
         )
 
 

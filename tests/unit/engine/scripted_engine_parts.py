@@ -294,6 +294,7 @@ class FifoAdmission:
     """Both sides of admission without any rule but order."""
 
     def __init__(self) -> None:
+        self.max_requests = 64
         self.waiting: deque[Submission] = deque()
         self.grants: list[CountedGrant] = []
         self.closed_with: SkippyError | None = None
