@@ -62,11 +62,15 @@ class WholeChoices:
     def __init__(self, num_choices: int) -> None:
         self._deltas: list[list[MessageDelta]] = [[] for _ in range(num_choices)]
         self._tokens: list[list[ScoredToken]] = [[] for _ in range(num_choices)]
+        # The first tokens of a choice may be its prompt's, and say nothing of how good it is.
+        self._num_echoed = [0] * num_choices
         self._results: dict[int, GenerationResult] = {}
 
     async def take(self, index: int, part: AnswerPart) -> None:
         self._deltas[index] += part.deltas
         self._tokens[index] += part.tokens
+        if part.is_prompt:
+            self._num_echoed[index] += len(part.tokens)
 
     async def end(self, index: int, result: GenerationResult) -> None:
         self._results[index] = result
@@ -79,7 +83,8 @@ class WholeChoices:
         keeper: AnswerKeeper,
     ) -> bytes:
         """Of those that are sent, in their order; `result` is that of the whole request."""
-        chosen = best_answers(self._tokens, num_wanted=request.num_choices, num_prompts=request.num_prompts)
+        generated = [tokens[num:] for tokens, num in zip(self._tokens, self._num_echoed, strict=True)]
+        chosen = best_answers(generated, num_wanted=request.num_choices, num_prompts=request.num_prompts)
         choices = []
         for index, place in enumerate(chosen):
             deltas = self._deltas[place]

@@ -77,6 +77,7 @@ class EngineCore:
             max_batch_tokens=config.max_batch_tokens,
             resume_headroom_tokens=config.resume_headroom_tokens,
             pacer=self._pacer,
+            max_outputs=runner.max_outputs,
         )
         self._memory = KvMemory(runner, config)
         self.inbox = Inbox()
@@ -202,6 +203,10 @@ class EngineCore:
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._counters.num_prefill_tokens += chunk.num_tokens
         events, end_token_ids = self._events, self._end_token_ids
+        if result.scores:
+            sequence = plan.prefills[0].sequence
+            events.append((sequence.sink, sequence.score(result.scores, now_ts)))
+            self._end_if_done(sequence)
         all_logprobs, all_forced = result.logprobs, result.forced
         for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
             if token_id in end_token_ids:
@@ -254,7 +259,7 @@ class EngineCore:
 
     def _resync(self, sequence: Sequence) -> None:
         """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
-        num_kept = self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1)
+        num_kept = self._memory.rewind(sequence.sequence_id, sequence.max_kept)
         if uncut(sequence, num_kept) < num_kept:
             num_kept = self._memory.rewind(sequence.sequence_id, uncut(sequence, num_kept))
         sequence.resync(num_kept)
@@ -296,6 +301,7 @@ class EngineCore:
             self._begin(sequence)
             if sequence.submission.holds:
                 self._hold(sequence)
+            self._end_if_done(sequence)
             self._memory.make_room(self._scheduler.num_cells_to_come)
 
     def _begin(self, sequence: Sequence) -> None:
@@ -312,6 +318,11 @@ class EngineCore:
             sequence.is_announced = True
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)
             self._events.append((sequence.sink, event))
+
+    def _end_if_done(self, sequence: Sequence) -> None:
+        """Nothing is to be generated, and what was asked of its prompt is known."""
+        if not sequence.max_tokens and not sequence.is_scoring:
+            self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
 
     def _fail(self, sequence: Sequence, error: SkippyError) -> None:
         self._counters.num_failed_sequences += 1

@@ -68,7 +68,9 @@ class KvMemory:
 
     def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
         """What is there for all tokens that a sequence knows, or is being computed by one of
-        `leader_ids`."""
+        `leader_ids`. Nothing for one that needs the logits of its prompt, or no cells at all."""
+        if sequence.is_scoring or not sequence.max_tokens:
+            return PrefixMatch()
         return self._cache.find(
             sequence.request.cache_namespace,
             sequence.first(sequence.num_tokens),

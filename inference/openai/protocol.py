@@ -165,6 +165,11 @@ class OutputRequest:
         return 1
 
     @property
+    def num_each(self) -> int:
+        """Answers that are generated to each prompt; never fewer than are sent."""
+        return self.num_choices
+
+    @property
     def num_answers(self) -> int:
         """Choices in the answer, those of the first prompt first."""
         return self.num_prompts * self.num_choices
@@ -197,10 +202,17 @@ class ChatRequest(OutputRequest):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest(OutputRequest):
     """POST /v1/completions. Of each prompt in `prompts`, of which there is at least one, `best_of` answers
-    are generated, and the best `num_choices` of them sent; never fewer generated than sent."""
+    are generated, and the best `num_choices` of them sent. With `is_echo` each begins with its prompt, and
+    `max_tokens` may be 0. `suffix` is what comes behind the answer: it is to fit in between."""
 
     prompts: tuple[Prompt, ...]
     best_of: int = 1
+    is_echo: bool = False
+    suffix: str | None = None
+
+    @property
+    def num_each(self) -> int:
+        return self.best_of
 
     @property
     def num_prompts(self) -> int:

@@ -37,7 +37,7 @@ def resolve_max_tokens(
 ) -> int:
     """The answer's limit: what was asked, or else `default`, and never more than the context leaves.
 
-    At least 1; the prompt was found to fit before (`check_prompt_fits`).
+    At least 1 (0 where that was asked for); the prompt was found to fit before (`check_prompt_fits`).
     """
     wanted = default if requested is None else requested
-    return max(1, min(wanted, max_request_tokens - num_prompt_tokens))
+    return max(min(wanted, 1), min(wanted, max_request_tokens - num_prompt_tokens))

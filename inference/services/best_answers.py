@@ -14,7 +14,8 @@ from inference.domain.logprobs import ScoredToken
 def mean_logprob(tokens: Sequence[ScoredToken]) -> float:
     """Of the tokens of one answer, natural; -inf where there are none, so that an empty answer is only
     sent for want of others."""
-    return sum([token.logprob for token in tokens]) / len(tokens) if tokens else -math.inf
+    logprobs = [token.logprob for token in tokens if token.logprob is not None]
+    return sum(logprobs) / len(logprobs) if logprobs else -math.inf
 
 
 def best_answers(answers: Sequence[Sequence[ScoredToken]], *, num_wanted: int, num_prompts: int) -> list[int]:

@@ -18,6 +18,7 @@ from inference.domain.requests import GenerationRequest
 from inference.domain.time_limits import TimeLimits
 from inference.openai.protocol import OutputRequest
 from inference.parsing.answer_reader import AnswerReader
+from inference.parsing.echoed_prompt import EchoedPrompt
 from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.choices import Choice
@@ -73,9 +74,10 @@ class Entrance:
         lifecycle: RequestLifecycle,
         *,
         reader: AnswerReader,
+        echo: EchoedPrompt | None = None,
     ) -> GenerationStream:
-        """The request's stream, read by `reader`, once it has its lane. Raises ServerOverloaded (no
-        room, or no lane in time) and whatever else the backend refuses with."""
+        """The request's stream, read by `reader` behind its `echo`, once it has its lane. Raises
+        ServerOverloaded (no room, or no lane in time) and whatever else the backend refuses with."""
         limit_s = self._limits.admission_s or None
         arrived_ts = self._clock.monotonic()
         deadline_ts = self._deadline_ts(request)
@@ -90,6 +92,7 @@ class Entrance:
                     reader=reader,
                     submitted_ts=arrived_ts,
                     meter=lifecycle.meter,
+                    echo=echo,
                 )
                 try:
                     await stream.started()
@@ -145,7 +148,9 @@ class Entrance:
                     handle.when_released(let_go)
                 meter = ChoiceMeter(lifecycle.meter, choice.prompt)
                 streams.append(
-                    GenerationStream(handle, reader=choice.reader, submitted_ts=arrived_ts, meter=meter)
+                    GenerationStream(
+                        handle, reader=choice.reader, submitted_ts=arrived_ts, meter=meter, echo=choice.echo
+                    )
                 )
         except BaseException:
             for stream in streams:

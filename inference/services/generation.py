@@ -11,7 +11,7 @@ several answers are wanted, the last steps are made for each of them, and an Ans
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from inference.domain.constraint import OutputConstraint
@@ -20,7 +20,6 @@ from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest, Prompt
-from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
 from inference.prompting.token_limit import (
@@ -34,7 +33,8 @@ from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
-from inference.services.choices import check_num_answers, make_choices
+from inference.services.choices import PromptPlan, check_num_answers, make_choices
+from inference.services.completion_prompts import completion_prompts
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
@@ -74,8 +74,7 @@ class GenerationService:
     ) -> GenerationStream | AnswerGroup:
         """Wait until a chat request has its lane."""
         model = self._catalog.model(request.model)
-        num_answers = request.num_choices
-        check_num_answers(num_answers, max_answers=model.backend.max_requests, param="n")
+        check_num_answers(request, max_answers=model.backend.max_requests)
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
         request = self._chat_defaults.fill(request)
@@ -104,94 +103,71 @@ class GenerationService:
             constraint=constraint,
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
-        await _reserve([generation], caller, num_each=num_answers)
+        await _reserve([generation], caller, request)
         if items:
             began_ts = time.monotonic()
             runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
             generation = replace(generation, media=runs)
             _note_media(lifecycle, began_ts, num_items=len(items), runs=runs)
-        return await self._enter(
-            [generation],
-            model,
-            request,
-            caller,
-            lifecycle,
-            num_each=num_answers,
-            make_reader=lambda: answer.reader(model),
-        )
+        plan = PromptPlan(generation, lambda: answer.reader(model))
+        return await self._enter([plan], model, request, caller, lifecycle)
 
     async def start_completion(
         self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream | AnswerGroup:
         """Wait until a completion has its lane."""
         model = self._catalog.model(request.model)
-        check_num_answers(
-            len(request.prompts) * request.best_of,
-            max_answers=model.backend.max_requests,
-            param="prompt"
-            if request.best_of == 1
-            else "n"
-            if request.best_of == request.num_choices
-            else "best_of",
-        )
-        if request.best_of > request.num_choices and request.num_top_logprobs is None:
-            # The best ones are told by how likely their tokens were.
-            request = replace(request, num_top_logprobs=0)
+        check_num_answers(request, max_answers=model.backend.max_requests)
         num_bytes = max(map(_num_bytes, request.prompts))
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
         prompts = await self._prompt_pool.run(
-            caller.user_id, lambda: [model.prompts.completion(one, times) for one in request.prompts]
+            caller.user_id, lambda: completion_prompts(model, request, times)
         )
-        num_tokens = sum(map(len, prompts))
+        num_tokens = sum([len(prompt.token_ids) for prompt in prompts])
         _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=num_tokens)
         constraint = await self._constraint(model, request, caller)
-        generations = [
-            self._generation(
+        plans: list[PromptPlan] = []
+        for prompt in prompts:
+            generation = self._generation(
                 model,
-                prompt,
+                prompt.token_ids,
                 request,
                 caller,
                 lifecycle,
                 constraint=constraint,
                 default_max_tokens=DEFAULT_COMPLETION_TOKENS,
             )
-            for prompt in prompts
-        ]
-        await _reserve(generations, caller, num_each=request.best_of)
-        return await self._enter(
-            generations,
-            model,
-            request,
-            caller,
-            lifecycle,
-            num_each=request.best_of,
-            make_reader=lambda: _reader(model, request),
-        )
+            if request.num_each > request.num_choices and request.num_top_logprobs is None:
+                # The best ones are told by how likely their tokens were.
+                generation = replace(generation, num_top_logprobs=0)
+            generation = replace(generation, num_prompt_logprobs=prompt.num_prompt_logprobs)
+            plans.append(PromptPlan(generation, prompt.reader, prompt.echo))
+        await _reserve([plan.generation for plan in plans], caller, request)
+        return await self._enter(plans, model, request, caller, lifecycle)
 
     async def _enter(
         self,
-        generations: Sequence[GenerationRequest],
+        plans: Sequence[PromptPlan],
         model: ServedModel,
         request: OutputRequest,
         caller: Caller,
         lifecycle: RequestLifecycle,
-        *,
-        num_each: int,
-        make_reader: Callable[[], AnswerReader],
     ) -> GenerationStream | AnswerGroup:
         """The only answer as it is, or all of them together."""
-        if len(generations) * num_each == 1:
-            return await self._entrance.enter(
-                generations[0], model, request, caller, lifecycle, reader=make_reader()
-            )
-        choices = make_choices(
-            generations,
-            num_each=num_each,
-            group=lifecycle.record_id,
-            make_reader=make_reader,
+        if len(plans) * request.num_each > 1:
+            choices = make_choices(plans, num_each=request.num_each, group=lifecycle.record_id)
+            return await self._entrance.enter_together(choices, model, request, caller, lifecycle)
+        (plan,) = plans
+        return await self._entrance.enter(
+            plan.generation,
+            model,
+            request,
+            caller,
+            lifecycle,
+            reader=plan.make_reader(),
+            echo=plan.make_echo(),
         )
-        return await self._entrance.enter_together(choices, model, request, caller, lifecycle)
 
     def _generation(
         self,
@@ -267,13 +243,6 @@ class GenerationService:
         )
 
 
-def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
-    """A completion is text and nothing else."""
-    return AnswerReader(
-        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
-    )
-
-
 def _note_prompt(
     lifecycle: RequestLifecycle, times: PromptTimes, began_ts: float, *, num_messages: int, num_tokens: int
 ) -> None:
@@ -298,13 +267,13 @@ def _num_bytes(prompt: Prompt) -> int:
     return text_bytes(prompt) if isinstance(prompt, str) else len(prompt)
 
 
-async def _reserve(generations: Sequence[GenerationRequest], caller: Caller, *, num_each: int) -> None:
+async def _reserve(generations: Sequence[GenerationRequest], caller: Caller, request: OutputRequest) -> None:
     """Before admission: who is over its limits takes no place in the queue. Prompts are paid for once."""
     if caller.limit_gate is not None:
         await caller.limit_gate.reserve(
             num_prompt_tokens=sum([len(one.prompt_token_ids) for one in generations]),
             max_tokens=max([one.max_tokens for one in generations]),
-            num_answers=len(generations) * num_each,
+            num_answers=len(generations) * request.num_each,
         )
 
 

@@ -92,3 +92,27 @@ def test_tools_and_forms_hold_for_each_choice(live):
     assert answer.status_code == 200, answer.text
     for choice in answer.json()["choices"]:
         assert json.loads(choice["message"]["content"]) in ("yes", "no")
+
+
+def test_the_prompts_own_tokens_are_scored(live):
+    client = live.client()
+    asked = {"model": live.model, "prompt": "The capital of France is Paris.", "logprobs": 2, "echo": True}
+
+    scored = client.completions.create(**asked, max_tokens=0).choices[0]
+
+    assert scored.text == asked["prompt"]
+    assert scored.finish_reason == "length"
+    found = scored.logprobs
+    assert (found.token_logprobs[0], found.top_logprobs[0]) == (None, None)
+    assert all(logprob <= 0 for logprob in found.token_logprobs[1:])
+    for offset, token in zip(found.text_offset, found.tokens, strict=True):
+        assert scored.text[offset:].startswith(token)
+    chunks = list(client.completions.create(**asked, max_tokens=4, temperature=0, stream=True))
+    whole = client.completions.create(**asked, max_tokens=4, temperature=0).choices[0]
+    assert "".join(chunk.choices[0].text for chunk in chunks) == whole.text
+    assert whole.text.startswith(asked["prompt"])
+    tokens = [
+        token for chunk in chunks if chunk.choices[0].logprobs for token in chunk.choices[0].logprobs.tokens
+    ]
+    assert tokens == whole.logprobs.tokens
+    assert "".join(tokens) == whole.text
