@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
 from inference.ledger.generation_ledger import GenerationLedger
+from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
 
@@ -32,6 +33,7 @@ class SiteLifespan:
         limit_desk: SharedLimitDesk,
         telemetry: TelemetryPipeline,
         *,
+        live_listener: LiveListener,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -41,6 +43,7 @@ class SiteLifespan:
         self._last_used = last_used
         self._limit_desk = limit_desk
         self._telemetry = telemetry
+        self._live_listener = live_listener
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
@@ -53,6 +56,7 @@ class SiteLifespan:
             asyncio.create_task(self._last_used.run()),
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._prepare()),
+            asyncio.create_task(self._live_listener.run()),
         ]
 
     def begin_drain(self) -> None:
@@ -78,22 +82,19 @@ class SiteLifespan:
             _log.warning("the database could not be prepared: %s", type(problem).__name__)
 
     async def _watch(self) -> None:
-        """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor
+        """A process whose engines are gone or hang has no use: it ends in good order, and the supervisor
         starts a new one."""
         is_settled = False
-        while self._runtime.state in (RuntimeState.LOADING, RuntimeState.READY):
+        while self._runtime.state not in (RuntimeState.DRAINING, RuntimeState.STOPPED):
             if self._runtime.state is RuntimeState.READY and not is_settled:
                 is_settled = True
                 _settle_memory()
             self._runtime.watch()
-            engine = self._runtime.engine
-            if engine is not None and not engine.is_alive:
-                break
+            if cause := self._runtime.must_end:
+                _log.critical("the engine is gone (%s): this process ends", cause)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
             await asyncio.sleep(WATCH_EVERY_S)
-        if self._runtime.state in (RuntimeState.DRAINING, RuntimeState.STOPPED):
-            return
-        _log.critical("the engine is gone (%s): this process ends", self._runtime.state.value)
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

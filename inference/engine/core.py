@@ -31,6 +31,7 @@ from inference.engine.counters import EngineCounters
 from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
+from inference.engine.measured_runner import MeasuredRunner
 from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
@@ -66,12 +67,7 @@ class EngineCore:
         self._clock = clock
         self._deliver = deliver
         self._lanes = LanePool(config.num_lanes)
-        self._pacer = PrefillPacer(
-            target_step_s=config.target_step_s,
-            min_tokens=config.min_prefill_tokens,
-            max_tokens=config.max_batch_tokens,
-            max_beside_decodes=config.max_prefill_tokens_beside_decodes,
-        )
+        self._pacer = PrefillPacer.of(config)
         self._scheduler = Scheduler(
             num_cells=runner.num_cells,
             max_batch_tokens=config.max_batch_tokens,
@@ -79,13 +75,16 @@ class EngineCore:
             pacer=self._pacer,
             max_outputs=runner.max_outputs,
         )
-        self._memory = KvMemory(runner, config)
+        self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
         self.inbox = Inbox()
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
         self._counters = EngineCounters()
         self._meter = StepMeter(clock.monotonic())
+        self._steps = MeasuredRunner(
+            runner, clock=clock, counters=self._counters, meter=self._meter, pacer=self._pacer
+        )
 
     # -- a step ---------------------------------------------------------------------------------
 
@@ -102,12 +101,14 @@ class EngineCore:
             self._wake_waiting()
             for sequence in self._scheduler.resume_where_it_fits():
                 self._begin(sequence)
+            for sequence in self._memory.copy_states(has_streams=self._scheduler.has_streams):
+                self._announce(sequence)
             plan = self._scheduler.schedule()
             if plan is None:
-                return False
+                return self._memory.save_idle()
             self._memory.make_room(plan.num_tokens)
             scheduled_ts = self._clock.monotonic()
-            result = self._run(plan)
+            result = self._steps.run(plan)
             self._update(plan, result)
             self._flush()
             self._meter.end_step(begin_ts, scheduled_ts, self._clock.monotonic())
@@ -135,6 +136,7 @@ class EngineCore:
         if sequence.state is WAITING_FOR_PREFIX:
             sequence.stop_waiting()
             self._begin(sequence)
+        self._announce(sequence)
         if sequence.state is not HELD:
             self._scheduler.hold(sequence)
 
@@ -159,25 +161,6 @@ class EngineCore:
                 self._begin(sequence)
             elif sequence.leader is not None:
                 sequence.leader.promise(sequence.num_awaited)
-
-    def _run(self, plan: StepPlan) -> StepResult:
-        begin_ts = self._clock.monotonic()
-        try:
-            result = self._runner.run(plan)
-        except Exception:
-            logger.exception("A step with %d tokens failed", plan.num_tokens)
-            result = StepResult(StepOutcome.FAILED)
-        end_ts = self._clock.monotonic()
-        self._meter.ran(end_ts - begin_ts, result.compute_s)
-        self._counters.num_steps += 1
-        self._counters.last_step_ts = end_ts
-        if plan.prefills and result.outcome is StepOutcome.DONE:
-            self._pacer.observe(
-                num_tokens=plan.num_tokens,
-                num_prefill_tokens=plan.num_prefill_tokens,
-                duration_s=end_ts - begin_ts,
-            )
-        return result
 
     def _update(self, plan: StepPlan, result: StepResult) -> None:
         if result.outcome is StepOutcome.DONE:
@@ -245,7 +228,7 @@ class EngineCore:
             return
         victim = self._scheduler.victim()
         if victim is not None:
-            self._memory.rewind(victim.sequence_id, 0)
+            self._memory.preempt(victim)
             self._scheduler.preempt(victim)
             self._memory.trim()
             self._counters.num_preemptions += 1
@@ -268,7 +251,7 @@ class EngineCore:
         """Run the sequences of a failed step one by one, so that only the guilty fail."""
         for sequence in plan.sequences:
             alone = self._scheduler.plan_one(sequence)
-            result = self._run(alone)
+            result = self._steps.run(alone)
             if result.outcome is StepOutcome.DONE:
                 self._apply(alone, result)
             elif result.outcome is StepOutcome.FAILED:
@@ -314,6 +297,11 @@ class EngineCore:
             return
         if match.num_tokens:
             self._memory.adopt(sequence, match)
+        if sequence.submission.holds or not self._memory.begin_restore(sequence):
+            self._announce(sequence)
+
+    def _announce(self, sequence: Sequence) -> None:
+        """Tell its owner, once, that it has started, and with how much."""
         if not sequence.is_announced:
             sequence.is_announced = True
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)

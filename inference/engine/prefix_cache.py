@@ -23,6 +23,8 @@ from inference.engine.sequence import TokenArray
 MAX_SHORT_ENTRIES = 4
 # More tokens than any prompt has.
 NEVER = 2**31
+# With a smaller share than this left, room will soon be needed.
+NEARLY_FULL = 0.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,13 @@ class Retirement:
     """What became of a sequence that ended: the cells of its first `num_kept` tokens stay (0: none).
 
     `freed_ids` have lost their place; their cells are to be freed. Where nothing was kept, the
-    sequence itself is one of them.
+    sequence itself is one of them. `entry_id` is the entry that has its tokens now, be it another; -1
+    where there is none.
     """
 
     num_kept: int
     freed_ids: tuple[int, ...]
+    entry_id: int = -1
 
 
 class PrefixCache:
@@ -61,7 +65,7 @@ class PrefixCache:
 
     `min_tokens`: shorter beginnings are neither kept nor shared. `max_entries`, `max_cells`: of idle
     entries; cells that running sequences share do not count. `max_entries` 0 still shares between
-    running sequences.
+    running sequences. `on_evict` hears of each entry that is given up, while it is still there.
 
     Siblings (GenerationRequest.sibling_group) have one prompt, and whoever asked for them pays for it
     once: they share it however short it is, and with `can_share_siblings` also where the cache is not
@@ -78,6 +82,7 @@ class PrefixCache:
         min_tokens: int,
         max_cells: int,
         can_share_siblings: bool = False,
+        on_evict: Callable[[int], None] = lambda entry: None,
     ) -> None:
         self.is_enabled = is_enabled
         self._has_tree = is_enabled or can_share_siblings
@@ -85,6 +90,7 @@ class PrefixCache:
         self._num_cells = num_cells
         self._max_entries = max_entries
         self._max_cells = max_cells
+        self._on_evict = on_evict
         self._ledger = CellLedger(num_sequences)
         self._tree = RadixTree()
         # The idle entries, the one whose last use is longest ago first; the values mean nothing.
@@ -119,6 +125,29 @@ class PrefixCache:
     def length(self, sequence_id: int) -> int:
         """Cells that a sequence holds."""
         return self._ledger.length(sequence_id)
+
+    def tokens(self, sequence_id: int) -> tuple[str, TokenArray]:
+        """The namespace and the tokens of an entry."""
+        return self._tree.namespace(sequence_id), self._tree.tokens(sequence_id)
+
+    def coldest(self) -> list[int]:
+        """The entries, the one that goes first if nobody uses any the first."""
+        return list(self._entries)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Entries will have to go soon: few cells are free, or nearly as many are kept as may be."""
+        most_idle = min(self._max_cells, self._num_cells)
+        return (
+            self.num_cells_free < NEARLY_FULL * self._num_cells
+            or len(self._entries) > (1 - NEARLY_FULL) * self._max_entries
+            or self._ledger.num_idle > (1 - NEARLY_FULL) * most_idle
+        )
+
+    @property
+    def sequence_ids(self) -> set[int]:
+        """Of those that run, and of entries."""
+        return self._ledger.sequence_ids
 
     def matched_tokens(
         self, *, namespace: str, prompts: Sequence[TokenIds], num_shared: Sequence[int]
@@ -225,7 +254,9 @@ class PrefixCache:
         self._tree.remove(sequence_id)
         group = self._groups.pop(sequence_id, "")
         freed: list[int] = []
-        num_kept = 0 if computed is None else self._num_worth_keeping(namespace, computed, group)
+        num_kept, entry_id = 0, -1
+        if computed is not None:
+            num_kept, entry_id = self._num_worth_keeping(namespace, computed, group)
         if computed is not None and num_kept:
             computed = computed[:num_kept]
             self._ledger.resize(sequence_id, num_kept)
@@ -233,6 +264,7 @@ class PrefixCache:
             self._tree.insert(sequence_id, namespace, computed)
             self._ledger.set_idle(sequence_id)
             self._entries[sequence_id] = None
+            entry_id = sequence_id
             if group:
                 self._groups[sequence_id] = group
                 freed += self._trim_short()
@@ -240,7 +272,9 @@ class PrefixCache:
             self._ledger.close(sequence_id)
             freed = [sequence_id]
         freed += self.trim()
-        return Retirement(0 if sequence_id in freed else num_kept, tuple(freed))
+        if entry_id in freed:
+            entry_id = -1
+        return Retirement(0 if sequence_id in freed else num_kept, tuple(freed), entry_id)
 
     def trim(self) -> list[int]:
         """Give up entries beyond the limits; returns the ids to free."""
@@ -271,18 +305,18 @@ class PrefixCache:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _num_worth_keeping(self, namespace: str, computed: TokenArray, group: str) -> int:
-        """How many of these tokens become an entry; 0 where there are too few, or an entry has them.
-        However few they are, a sibling may still come for them."""
+    def _num_worth_keeping(self, namespace: str, computed: TokenArray, group: str) -> tuple[int, int]:
+        """How many of these tokens become an entry; 0 where there are too few, or an entry has them
+        (then which one, else -1). However few they are, a sibling may still come for them."""
         num_tokens = min(len(computed), self._max_cells)
         if not self._max_entries or num_tokens < (1 if group else self.min_tokens):
-            return 0
+            return 0, -1
         for overlap in self._tree.overlaps(namespace, computed[:num_tokens])[:1]:
             if overlap.num_tokens == num_tokens:
                 for entry in overlap.holders & self._entries.keys():
                     self._touch(entry)
-                    return 0
-        return num_tokens
+                    return 0, entry
+        return num_tokens, -1
 
     def _trim_short(self) -> list[int]:
         """Entries that are only of use to siblings must not crowd out the others."""
@@ -312,6 +346,7 @@ class PrefixCache:
 
     def _evict(self, entry: int) -> int:
         self._total_evictions += 1
+        self._on_evict(entry)
         return self._drop(entry)
 
     def _drop(self, entry: int) -> int:

@@ -29,7 +29,12 @@ class CompletionPrompt:
         """A completion is text and nothing else. Of several answers the best are known by their scores."""
         request = self.request
         is_scored = request.num_top_logprobs is not None or request.best_of > request.num_choices
-        return AnswerReader(self.model.tokenizer, stops=request.stop, tracks_tokens=is_scored)
+        return AnswerReader(
+            self.model.tokenizer,
+            stops=request.stop or (),
+            tracks_tokens=is_scored,
+            min_tokens=request.min_tokens,
+        )
 
     def echo(self) -> EchoedPrompt | None:
         if self.echoed is None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
-from gguf import GGUFReader, GGUFValueType, GGUFWriter, TokenType
+from gguf import GGUFReader, GGUFValueType, GGUFWriter, PoolingType, TokenType
 
 # Fields that describe the source's own layers; the tiny model writes its own.
 SKIPPED_FIELDS = (
@@ -34,12 +34,14 @@ def write_tiny_model(
     user_defined: Collection[str] = (),
     extra_text: Mapping[str, str] | None = None,
     has_plane: bool = False,
+    pooling: PoolingType | None = None,
 ) -> Path:
     """Write `target` (about 13 MB in F32) with the tokenizer of `source`; the weights are always the same.
 
     `pretokenizer` replaces `tokenizer.ggml.pre`, to reach the regular expressions that llama.cpp uses
     for other families of models; tokens in `user_defined` are marked as such; `extra_text` adds
-    metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane.
+    metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane. One with a `pooling`
+    says that it was made to embed.
     """
     reader = GGUFReader(source)
     writer = GGUFWriter(target, "qwen2vl" if has_plane else "llama")
@@ -73,6 +75,7 @@ def write_tiny_model(
         width=width,
         context=context,
         has_plane=has_plane,
+        pooling=pooling,
     )
     return target
 
@@ -107,6 +110,7 @@ def _write(
     width: int,
     context: int,
     has_plane: bool = False,
+    pooling: PoolingType | None = None,
 ) -> None:
     """Sizes and weights, and the end of the file."""
     feed_forward = width * 2
@@ -122,6 +126,8 @@ def _write(
         pairs = width // NUM_HEADS // 2
         writer.add_rope_dimension_sections([pairs - 2 * (pairs // 3), pairs // 3, pairs // 3, 0])
     writer.add_vocab_size(num_vocabulary)
+    if pooling is not None:
+        writer.add_pooling_type(pooling)
 
     random = np.random.default_rng(7)
 
