@@ -32,6 +32,7 @@ from inference.hosting.lease import ModelLease
 from inference.hosting.loaded_model import ModelStatistics
 from inference.hosting.workshop import ModelSources, ModelWorkshop, ServingSettings, SizeModel
 from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
+from inference.openai.output_defaults import filled_sampling
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.openai.responses.protocol import ResponseRequest
@@ -158,6 +159,7 @@ class Runtime:
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
+            max_token_gap_s=settings.time_limits.token_gap_s or None,
         )
         self.tokenization = TokenizationService(prompt_pool=prompt_pool)
         self.embeddings = EmbeddingService(prompt_pool=prompt_pool)
@@ -267,7 +269,9 @@ class Runtime:
             id=new_response_id(),
             created=int(self._clock.unix_time()),
             model=description.id,
-            sampling=request.sampling.resolve(description.sampling_defaults),
+            sampling=filled_sampling(request.sampling, model.defaults.chat.output.sampling).resolve(
+                description.sampling_defaults
+            ),
             is_stored=is_stored,
         )
         return ResponseRendering(members=members, now=self._clock.unix_time)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -30,11 +29,8 @@ from accounts.selectors import api_key_lookup  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
-from inference.domain.model import id_from_file_name  # noqa: E402
-from inference.domain.model_settings import ModelSettings  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
-from inference.hosting.model_stores import StaticModelStore  # noqa: E402
 from inference.hosting.workshop import ServingSettings  # noqa: E402
 from inference.ledger.database_calls import database_parameters, in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
@@ -44,6 +40,7 @@ from inference.ledger.live_listener import LiveListener  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
+from inference.model_rows.store import PostgresModelStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
@@ -51,6 +48,7 @@ from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
 from skippy_site.model_files import ModelFileSources  # noqa: E402
+from skippy_site.model_rows import first_model, serving_process  # noqa: E402
 from skippy_site.model_sizes import sizes_of  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
@@ -76,20 +74,6 @@ async def make_partitions() -> None:
     await in_database(lambda: partitions_ensure(connection=connection))
 
 
-def only_model(environment: Environment) -> ModelSettings:
-    """The model that the supervisor found or fetched, which resolves hf: names and the default one."""
-    model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
-    return ModelSettings(
-        row_id=1,
-        revision=1,
-        id=environment.model_id or id_from_file_name(model_path),
-        source=str(model_path),
-        projector_source=os.environ.get("SKIPPY_MMPROJ_PATH") or environment.mmproj,
-        is_default=True,
-        has_embeddings=True,
-    )
-
-
 def make_runtime(
     environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
 ) -> Runtime:
@@ -100,6 +84,7 @@ def make_runtime(
             has_shared_prefixes=environment.shared_prefixes,
             allows_gbnf=environment.allow_gbnf,
             drain_grace_s=environment.drain_grace_s,
+            is_repairable=True,
             session_header=environment.session_header.lower(),
             time_limits=TimeLimits(
                 request_s=environment.request_timeout_s,
@@ -107,6 +92,7 @@ def make_runtime(
                 send_s=environment.stall_timeout_s,
                 early_headers_s=environment.early_headers_s,
                 keep_alive_s=environment.keep_alive_s,
+                token_gap_s=environment.token_gap_timeout_s,
             ),
             serving=ServingSettings(
                 watchdog_s=environment.watchdog_s,
@@ -116,7 +102,9 @@ def make_runtime(
                 prompt_policy=environment.prompt_policy,
             ),
         ),
-        store=StaticModelStore(only_model(environment)),
+        store=PostgresModelStore(
+            serving_process(), first=first_model(environment, settings.STATE, os.environ)
+        ),
         sources=ModelFileSources(settings.STATE),
         sizes=partial(sizes_of, environment),
         loader=LocalEngineLoader(clock=clock),

@@ -9,7 +9,7 @@ from pathlib import Path
 from inference.domain.model_settings import ModelSettings
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import ModelFiles
-from skippy_site.model_rows import source_path
+from skippy_site.model_sources import source_path
 from skippy_site.provision.model_source import resolve_source
 from skippy_site.provision.problem import ProvisionProblem
 from skippy_site.state import StateFolder

@@ -14,11 +14,30 @@ import msgspec
 from inference.hosting.workshop import ModelSizes
 from skippy_site.engine_settings import engine_config
 from skippy_site.env import Environment, one_line
-from skippy_site.model_rows import ENGINE_FIELDS
 
 if TYPE_CHECKING:
     from inference.domain.model_settings import ModelSettings
 
+# The settings that each model may have of its own.
+ENGINE_FIELDS = (
+    "lanes",
+    "context",
+    "threads",
+    "batch_threads",
+    "media_threads",
+    "batch",
+    "micro_batch",
+    "embedding_tokens",
+    "gpu_layers",
+    "split_mode",
+    "tensor_split",
+    "main_gpu",
+    "kv_type_k",
+    "kv_type_v",
+    "flash_attention",
+    "load_mode",
+    "prefix_cache",
+)
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
 
 
@@ -27,7 +46,7 @@ def model_environment(environment: Environment, overrides: Mapping[str, Any]) ->
     fault as rows call it (`lanes`, and not SKIPPY_LANES)."""
     for name in overrides:
         if name not in ENGINE_FIELDS:
-            raise ValueError(f"{name}: not a setting of a model's engine")
+            raise ValueError(f"{name}: there is no such setting; there are {', '.join(ENGINE_FIELDS)}")
     if not overrides:
         return environment
     given = {**msgspec.structs.asdict(environment), **overrides}

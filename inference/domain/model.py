@@ -43,12 +43,14 @@ class ModelDescription:
 @dataclass(frozen=True, slots=True)
 class ListedModel:
     """A model as those see it who may use it, loaded or not. `description` is None while nothing is known of
-    its file; `created` is then when the model was set up (seconds since 1970)."""
+    its file; `created` is then when the model was set up (seconds since 1970). `default_sampling` is what an
+    administrator says where requests for chats say nothing, which goes before what its file recommends."""
 
     id: str
     state: ModelState
     created: int
     description: ModelDescription | None = None
+    default_sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 _MAIN = re.compile(r"@main(?=:|\Z)")

@@ -7,6 +7,7 @@ takes the next step of its life by itself (hosted_model.py), so that the others 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -86,6 +87,8 @@ class Fleet:
             self._task.cancel()
             await asyncio.wait([self._task])
         await asyncio.gather(*[model.stop() for model in self._all])
+        with contextlib.suppress(Exception):  # then others notice by its silence
+            await self._store.close()
 
     # -- keeping it so ----------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class HostedModel:
         on_change: Callable[[], None],
     ) -> None:
         self.settings = settings
+        self._defaults = workshop.request_defaults(settings)
         self.state = ModelState.UNLOADED
         self.cause = ""
         """Of a failure; while it loads, what the load is about."""
@@ -97,10 +98,11 @@ class HostedModel:
         if settings == self.settings:
             return
         self.settings = settings
-        if self.is_outdated:
+        self._defaults = self._workshop.request_defaults(settings)
+        if self.is_outdated or self.state is ModelState.FAILED:
             self._retries.reset()
         elif self.loaded is not None:
-            self.loaded.take_over(settings, self._workshop.chat_defaults(settings))
+            self.loaded.take_over(settings, self._defaults)
         self._tell_waiters()
 
     def retire(self) -> None:
@@ -177,6 +179,7 @@ class HostedModel:
             state=ModelState.FAILED if self.is_dead else self.state,
             created=self._created if description is None else description.created,
             description=description,
+            default_sampling=self._defaults.chat.output.sampling.said_numbers,
         )
 
     # -- for requests -----------------------------------------------------------------------------
@@ -318,7 +321,7 @@ class HostedModel:
         if self._refusal is not None:
             loaded.engine.refuse(self._refusal)
         elif not self.is_outdated and self.standing is not Standing.UNLOADED:
-            loaded.take_over(self.settings, self._workshop.chat_defaults(self.settings))
+            loaded.take_over(self.settings, self._defaults)
             self._waiters.grant(loaded.lease)
 
     def _note_progress(self, text: str) -> None:

@@ -11,7 +11,7 @@ from inference.domain.model_settings import ModelSettings
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Stall, Watchdog
 from inference.hosting.lease import LeaseBook, ModelLease
-from inference.services.chat_defaults import ChatDefaults
+from inference.openai.request_defaults import RequestDefaults
 from inference.services.engines import Engine
 from inference.services.model_catalog import ServedModel
 
@@ -56,11 +56,14 @@ class LoadedModel:
     def lease(self, *, waited_s: float = 0.0) -> ModelLease:
         return self.leases.acquire(self.served, waited_s=waited_s)
 
-    def take_over(self, settings: ModelSettings, chat_defaults: ChatDefaults) -> None:
+    def take_over(self, settings: ModelSettings, defaults: RequestDefaults) -> None:
         """Serve newcomers by these settings, which need no new load."""
         description = replace(self.served.description, id=settings.id)
         self.served = replace(
-            self.served, settings=settings, description=description, chat_defaults=chat_defaults
+            self.served,
+            settings=settings,
+            description=description,
+            defaults=defaults.within_vocabulary(description.num_vocabulary),
         )
 
     def watch(self) -> Stall | None:

@@ -47,6 +47,7 @@ def load_key(settings: ModelSettings) -> tuple[object, ...]:
         settings.projector_source,
         tuple(sorted((name, repr(value)) for name, value in settings.engine.items())),
         settings.has_embeddings,
+        settings.chat_defaults.get("chat_template"),
         tuple([(adapter.name, adapter.source) for adapter in settings.adapters]),
         settings.speculation.draft_source,
     )

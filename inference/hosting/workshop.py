@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -10,6 +11,7 @@ from typing import Protocol
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController
 from inference.domain.clock import Clock
+from inference.domain.errors import InvalidRequest
 from inference.domain.model_settings import ModelSettings
 from inference.domain.outcomes import Recorder
 from inference.engine.config import EngineConfig
@@ -20,13 +22,16 @@ from inference.hosting.loaded_model import LoadedModel
 from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
+from inference.openai.chat_defaults import ChatDefaults
+from inference.openai.request_defaults import RequestDefaults, parse_request_defaults
 from inference.parsing.formats.registry import reads_tool_calls
 from inference.prompting.chat_template import UnusableTemplate
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.engines import Engine, EngineLoader
 from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ServedModel
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +87,17 @@ class ModelWorkshop:
         self._recorder = recorder
         self._clock = clock
 
-    def chat_defaults(self, settings: ModelSettings) -> ChatDefaults:
-        """What requests for this model leave out."""
-        return self._settings.chat_defaults
+    def request_defaults(self, settings: ModelSettings) -> RequestDefaults:
+        """What requests for this model leave out. They were checked when they were saved: where they were
+        saved by other rules, the service's own hold, and the log says so."""
+        service = self._settings.chat_defaults
+        try:
+            return parse_request_defaults(
+                settings.chat_defaults, settings.completion_defaults, service=service
+            )
+        except InvalidRequest as problem:
+            _log.error("the defaults of the model %s cannot be used: %s", settings.id, problem.message)
+            return RequestDefaults(chat=service)
 
     async def prepare(
         self, settings: ModelSettings, report: Callable[[str], None]
@@ -117,7 +130,10 @@ class ModelWorkshop:
         return LoadedModel(served, engine, admissions[-1], watchdog=watchdog, clock=self._clock)
 
     async def _serve(self, settings: ModelSettings, engine: Engine) -> ServedModel:
+        defaults = self.request_defaults(settings)
         policy = replace(self._settings.prompt_policy, reads_tool_calls=reads_tool_calls)
+        if defaults.chat.template_source is not None:
+            policy = replace(policy, template_source=defaults.chat.template_source)
         description = replace(engine.description, id=settings.id)
         # Templates are tried with conversations: tens of milliseconds.
         prompts = await asyncio.to_thread(PromptBuilder, engine.tokenizer, description, policy=policy)
@@ -130,8 +146,8 @@ class ModelWorkshop:
             backend=engine.backend,
             constraints=engine.constraints,
             media=MediaDesk(engine.projector, limits, MediaFetcher(self._settings.media_hosts, limits)),
-            chat_defaults=self.chat_defaults(settings),
             embeddings=engine.embeddings,
+            defaults=defaults.within_vocabulary(description.num_vocabulary),
         )
 
     def _make_admission(self, sizes: ModelSizes, num_cells: int) -> AdmissionController:

@@ -30,7 +30,7 @@ def model_object(model: ListedModel) -> dict[str, object]:
     description = model.description
     if description is None:
         return head
-    sampling = SamplingRequest().resolve(description.sampling_defaults)
+    sampling = SamplingRequest().resolve({**description.sampling_defaults, **model.default_sampling})
     embedding = description.embedding
     return {
         **head,

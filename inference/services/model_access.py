@@ -10,10 +10,10 @@ from inference.services.model_catalog import MayUse
 
 
 def may_use_model(principal: Principal, settings: ModelSettings) -> bool:
-    """Both have to allow it. Asked at every request anew: neither is remembered."""
-    return principal.limits.allows_model(settings.id) and settings.access.allows(
-        team_id=principal.team_id, key_id=principal.key_id
-    )
+    """Both have to allow it; a key by any name of the model. Asked at every request anew: neither is
+    remembered."""
+    by_key = any(principal.limits.allows_model(name) for name in (settings.id, *settings.aliases))
+    return by_key and settings.access.allows(team_id=principal.team_id, key_id=principal.key_id)
 
 
 def models_of(principal: Principal) -> MayUse:

@@ -13,8 +13,8 @@ from inference.domain.model import ModelDescription, canonical_model_id
 from inference.domain.model_settings import ModelSettings
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.embedding_engine import no_generation
+from inference.openai.request_defaults import RequestDefaults
 from inference.prompting.prompt import PromptBuilder
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.media_desk import MediaDesk
 
 MAX_SHOWN_ID = 100
@@ -32,7 +32,7 @@ class ServedModel:
     backend: GenerationBackend
     constraints: ConstraintCompiler
     media: MediaDesk
-    chat_defaults: ChatDefaults
+    defaults: RequestDefaults
     embeddings: EmbeddingBackend | None = None
 
     def check_generates(self) -> None:

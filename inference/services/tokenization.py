@@ -57,7 +57,7 @@ class TokenizationService:
         _check_size(model, conversation_bytes(conversation), param="messages")
         parts = [part for message in conversation.messages for part in message.media]
         model.media.check(parts)
-        filled = model.chat_defaults.fill_conversation(conversation)
+        filled = model.defaults.chat.fill_conversation(conversation)
         files = await model.media.load(parts)
         prompt, _ = await self._prompt_pool.run(
             user_id, lambda: chat_prompt(model, filled, files, must_fit=False)

@@ -24,10 +24,10 @@ from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
 from inference.hosting.model_stores import StaticModelStore
 from inference.hosting.workshop import ServingSettings
+from inference.openai.chat_defaults import ChatDefaults
 from inference.prompting.prompt import PromptPolicy
 from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.engines import EngineLoader
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
