@@ -190,6 +190,15 @@ def _check_before_loading(path: Path, config: EngineConfig, gpus: Sequence[Compu
     check_it_fits(shape, config, plan_memory(shape, config, gpus, available_bytes()))
 
 
+def check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
+    """Raise ModelDoesNotFit where loading this model would push others out of memory. `others_bytes` of
+    what counts as available are theirs. Reads what the file says of itself, and no weights."""
+    shape = probe_shape(path)
+    available = available_bytes()
+    free_bytes = None if available is None else available - others_bytes
+    check_it_fits(shape, config, plan_memory(shape, config, list_gpus(), free_bytes), is_alone=False)
+
+
 def probe_shape(path: Path) -> ModelShape:
     """The sizes of a model, without reading its weights; raises ModelLoadError."""
     _check_file(path)
