@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 TARGET_ALONE_S = 0.5
 TARGET_BESIDE_STREAMS_S = 0.1
-MIN_BATCH_TOKENS = 16
+MIN_BATCH_TOKENS = 32
 # More at once is no faster, and others wait longer (docs/performance.md).
 PREFERRED_BATCH_TOKENS = 256
 # For each second that it computed, beside streams.
