@@ -38,6 +38,7 @@ from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering, response_members
 from inference.services.constraints import ConstraintDesk
+from inference.services.embeddings import EmbeddingService
 from inference.services.engines import EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
@@ -158,8 +159,10 @@ class Runtime:
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
+            max_token_gap_s=settings.time_limits.token_gap_s or None,
         )
         self.tokenization = TokenizationService(prompt_pool=prompt_pool)
+        self.embeddings = EmbeddingService(prompt_pool=prompt_pool)
 
     # -- life -------------------------------------------------------------------------------------
 

@@ -92,6 +92,7 @@ def make_runtime(
                 send_s=environment.stall_timeout_s,
                 early_headers_s=environment.early_headers_s,
                 keep_alive_s=environment.keep_alive_s,
+                token_gap_s=environment.token_gap_timeout_s,
             ),
             serving=ServingSettings(
                 watchdog_s=environment.watchdog_s,

@@ -111,9 +111,25 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             "kept there (mlock); auto: as llama.cpp thinks best"
         ),
     ] = "auto"
+    swa_full: Annotated[
+        bool,
+        Meta(
+            description="layers with a sliding window keep all tokens, which takes more memory; without it "
+            "their prompts cannot share beginnings"
+        ),
+    ] = True
     prefix_cache: Annotated[
         bool, Meta(description="prompts that begin alike share what was computed for their beginning")
     ] = True
+    host_cache_bytes: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=1 << 44,
+            description="memory of the machine for what was computed for prompts and has no room in the KV "
+            "cells; 0: none, -1: a sixteenth of the machine's memory, 8 GiB at most",
+        ),
+    ] = -1
     shared_prefixes: Annotated[
         bool,
         Meta(
@@ -185,6 +201,13 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
         Seconds,
         Meta(description="time for a whole request; 504 then; `timeout_s` in a body lowers it; 0: none"),
     ] = 600.0
+    token_gap_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="time for the next token of an answer that has begun, not counting its reader's and "
+            "hooks' time; 504 then; 0: none"
+        ),
+    ] = 0.0
     stall_timeout_s: Annotated[
         float,
         Meta(gt=0, le=60, description="time that a client may leave one message of its answer unread"),

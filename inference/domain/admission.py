@@ -29,7 +29,7 @@ class Submission:
     `deadline_ts` is the monotonic instant by which the caller wants a lane, None where it waits until
     it cancels. Admission refuses what it predicts to come too late, but the deadline itself is kept by
     the caller, who withdraws.
-    `holds` is why it stands still, already while it waits; only the engine thread touches it.
+    `holds` is why it stands still, already while it waits; only the engine thread changes it.
     """
 
     request: GenerationRequest
@@ -75,6 +75,11 @@ class Grant(Protocol):
 
 class AdmissionDesk(Protocol):
     """The caller's side. Nothing waits here; every method may be called on the event loop."""
+
+    @property
+    def max_requests(self) -> int:
+        """Requests that can run and wait at the same time."""
+        ...
 
     def submit(self, submission: Submission) -> Ticket:
         """Queue it, or raise, in this order: ServiceUnavailable (closed), ContextLengthExceeded (can

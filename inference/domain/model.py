@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inference.domain.embeddings import EmbeddingDescription
 from inference.domain.media import MediaKind
 from inference.domain.model_settings import ModelState
 
@@ -18,7 +19,7 @@ class ModelDescription:
     `chat_templates` maps a variant's name to its Jinja source; the main one is "default".
     `max_request_tokens` bounds prompt and answer of one request together: the smaller of the
     shared pool of KV cells and the context that the model was trained with. `media_kinds` is what it
-    reads besides text.
+    reads besides text. `embedding` None: it embeds nothing; without `can_generate` it does nothing else.
     """
 
     id: str
@@ -35,6 +36,8 @@ class ModelDescription:
     num_parameters: int = 0
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     media_kinds: frozenset[MediaKind] = frozenset()
+    can_generate: bool = True
+    embedding: EmbeddingDescription | None = None
 
 
 @dataclass(frozen=True, slots=True)

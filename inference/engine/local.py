@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
@@ -17,14 +18,14 @@ from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
+from inference.engine.embedding_client import EmbeddingClient
+from inference.engine.embedding_engine import STOP_PATIENCE_S, EmbeddingEngine
 from inference.engine.load_order import LoadOrder, ModelFiles
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
 
 if TYPE_CHECKING:
     from inference.engine.llama import LlamaConstraintCompiler, LlamaModel
-
-STOP_PATIENCE_S = 20.0
 
 
 class LocalEngine:
@@ -39,12 +40,14 @@ class LocalEngine:
         thread: EngineThread,
         client: EngineClient,
         projector: MediaProjector | None = None,
+        embeddings: EmbeddingClient | None = None,
     ) -> None:
         self.description = description
         self.tokenizer = tokenizer
         self.constraints = constraints
         self.backend = client
         self.projector = projector
+        self.embeddings = embeddings
         self._thread = thread
 
     @property
@@ -56,15 +59,25 @@ class LocalEngine:
 
     def refuse(self, error: SkippyError) -> None:
         self.backend.refuse(error)
+        if self.embeddings is not None:
+            self.embeddings.refuse(error)
 
     def begin_stop(self) -> None:
+        if self.embeddings is not None:
+            self.embeddings.begin_stop()
         self._thread.begin_stop()
 
     def give_up(self) -> None:
+        if self.embeddings is not None:
+            self.embeddings.begin_stop()
         self._thread.give_up()
 
     async def stop(self) -> bool:
-        is_freed = await self.backend.stop(STOP_PATIENCE_S)
+        is_freed = True
+        if self.embeddings is not None:
+            # Before the model, which its context is of.
+            is_freed = await self.embeddings.stop(STOP_PATIENCE_S)
+        is_freed = await self.backend.stop(STOP_PATIENCE_S) and is_freed
         self.constraints.close()
         return is_freed
 
@@ -74,8 +87,11 @@ class LocalEngineLoader:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
+        self._threads: WeakSet[EngineThread] = WeakSet()
 
-    async def load(self, order: LoadOrder, admit: Callable[[int], Admission]) -> LocalEngine:
+    async def load(
+        self, order: LoadOrder, admit: Callable[[int], Admission]
+    ) -> LocalEngine | EmbeddingEngine:
         """Raises ModelLoadError where a file cannot be used, RuntimeError where the context cannot be made.
         Then nothing is held of what was loaded before."""
         # Here and not above: the site is put together in processes that never load a model.
@@ -87,11 +103,19 @@ class LocalEngineLoader:
         projector: MediaProjector | None = None
         try:
             constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
+            description = model.description(order.settings.id)
+            embeddings = self._embeddings(order, model)
+            if embeddings is not None:
+                description = replace(description, embedding=embeddings.description)
+            if embeddings is not None and not description.can_generate:
+                admit(description.max_request_tokens)
+                return EmbeddingEngine(description, model, constraints=constraints, embeddings=embeddings)
             if order.files.projector is not None:
                 projector = await asyncio.to_thread(_load_projector, order.files, model, config)
             admission = admit(config.num_cells)
             # The runner frees the context, then the model, also where it cannot be made.
             thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, self._clock)
+            self._threads.add(thread)
             client = EngineClient(thread, admission)
             await client.start()
         except BaseException:
@@ -101,7 +125,6 @@ class LocalEngineLoader:
                 await asyncio.to_thread(projector.close)
             await asyncio.to_thread(model.close)
             raise
-        description = model.description(order.settings.id)
         if projector is not None:
             description = replace(description, media_kinds=projector.kinds)
         return LocalEngine(
@@ -111,7 +134,25 @@ class LocalEngineLoader:
             thread=thread,
             client=client,
             projector=projector,
+            embeddings=embeddings,
         )
+
+    def _embeddings(self, order: LoadOrder, model: LlamaModel) -> EmbeddingClient | None:
+        """Its context is made when somebody asks for it."""
+        from inference.engine.llama import LlamaEmbedder
+
+        if model.pooling.can_generate and not order.settings.has_embeddings:
+            return None
+        return EmbeddingClient(
+            lambda: LlamaEmbedder(model, order.config),
+            model.embedding_sizes(order.config).description,
+            clock=self._clock,
+            is_busy=self._is_generating,
+        )
+
+    def _is_generating(self) -> bool:
+        """Whether anybody's answer is being computed, with whichever model of this loader."""
+        return any(thread.statistics.num_runnable for thread in list(self._threads) if thread.is_alive)
 
 
 def _load_projector(files: ModelFiles, model: LlamaModel, config: EngineConfig) -> MediaProjector:

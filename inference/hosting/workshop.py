@@ -146,6 +146,7 @@ class ModelWorkshop:
             backend=engine.backend,
             constraints=engine.constraints,
             media=MediaDesk(engine.projector, limits, MediaFetcher(self._settings.media_hosts, limits)),
+            embeddings=engine.embeddings,
             defaults=defaults.within_vocabulary(description.num_vocabulary),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import orjson
 
-from inference.domain.model import ListedModel
+from inference.domain.model import ListedModel, ModelDescription
 from inference.openai.protocol import RANGES, SamplingRequest
 
 OWNER = "skippy"
@@ -31,6 +31,7 @@ def model_object(model: ListedModel) -> dict[str, object]:
     if description is None:
         return head
     sampling = SamplingRequest().resolve({**description.sampling_defaults, **model.default_sampling})
+    embedding = description.embedding
     return {
         **head,
         "context_length": description.max_request_tokens,
@@ -40,8 +41,19 @@ def model_object(model: ListedModel) -> dict[str, object]:
         "size_bytes": description.size_bytes,
         "has_chat_template": bool(description.chat_templates),
         "input_modalities": ["text", *sorted(kind.value for kind in description.media_kinds)],
+        "capabilities": _capabilities(description),
+        "embedding_length": None if embedding is None or embedding.can_rank else embedding.width,
+        "max_embedding_tokens": None if embedding is None else embedding.max_tokens,
         "default_sampling": {name: getattr(sampling, name) for name in RANGES},
     }
+
+
+def _capabilities(description: ModelDescription) -> list[str]:
+    """What it can be asked for: `completion`, `embedding`, `rerank`."""
+    capabilities = ["completion"] if description.can_generate else []
+    if description.embedding is not None:
+        capabilities.append("rerank" if description.embedding.can_rank else "embedding")
+    return capabilities
 
 
 def model_body(model: ListedModel) -> bytes:

@@ -50,6 +50,7 @@ class ChatAnswer:
             is_parser_early=not request.tool_use.is_parallel,
             pieces=pieces,
             is_reasoning_shown=request.reasoning.is_shown,
+            min_tokens=request.min_tokens,
         )
 
     def sampling(self, model: ServedModel) -> SamplingRequest:

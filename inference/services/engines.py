@@ -8,6 +8,7 @@ from typing import Protocol
 from inference.admission.controller import AdmissionController
 from inference.domain.backend import GenerationBackend
 from inference.domain.constraint import ConstraintCompiler
+from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import SkippyError
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
@@ -33,6 +34,11 @@ class Engine(Protocol):
 
     @property
     def projector(self) -> MediaProjector | None: ...
+
+    @property
+    def embeddings(self) -> EmbeddingBackend | None:
+        """None where the model is not to embed anything."""
+        ...
 
     @property
     def is_alive(self) -> bool: ...

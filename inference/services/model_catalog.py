@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from inference.domain.backend import GenerationBackend
 from inference.domain.constraint import ConstraintCompiler
+from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import ModelNotFound
 from inference.domain.model import ModelDescription, canonical_model_id
 from inference.domain.model_settings import ModelSettings
 from inference.domain.tokenizer import Tokenizer
+from inference.engine.embedding_engine import no_generation
 from inference.openai.request_defaults import RequestDefaults
 from inference.prompting.prompt import PromptBuilder
 from inference.services.media_desk import MediaDesk
@@ -31,6 +33,12 @@ class ServedModel:
     constraints: ConstraintCompiler
     media: MediaDesk
     defaults: RequestDefaults
+    embeddings: EmbeddingBackend | None = None
+
+    def check_generates(self) -> None:
+        """Raises InvalidRequest where the model only embeds or ranks."""
+        if not self.description.can_generate:
+            raise no_generation()
 
 
 MayUse = Callable[[ModelSettings], bool]

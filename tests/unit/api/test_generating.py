@@ -235,7 +235,7 @@ async def test_a_server_that_cancels_the_application_ends_the_request_too(site):
 
 
 async def test_bad_bodies_are_400_with_one_record_each(site):
-    bodies = [b"", b"{", b"[]", b"null", chat(temperature="hot"), chat(max_tokens=0), chat(n=2)]
+    bodies = [b"", b"{", b"[]", b"null", chat(temperature="hot"), chat(max_tokens=0), chat(n=129)]
 
     for body in bodies:
         answer = await site.post(CHAT, body)
@@ -352,3 +352,12 @@ async def test_gbnf_is_for_those_whom_an_administrator_lets(site):
     assert (answer.status, answer.json()["error"]["param"]) == (400, "grammar")
     assert answer.json()["error"]["code"] == "unsupported_parameter"
     assert not site.engine.constraints.specs
+
+
+@pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f"}}]])
+async def test_no_stop_ends_an_answer_that_is_shorter_than_its_minimum(site, tools):
+    site.engine.play = lambda handle: handle.start().say("aXbXc").finish()
+    fields = {"stop": ["X"], "min_tokens": 2} | ({"tools": tools} if tools else {})
+    answer = await site.post(CHAT, chat(**fields))
+    assert answer.json()["choices"][0]["message"]["content"] == "aXb"
+    assert answer.json()["usage"]["completion_tokens"] == 4
