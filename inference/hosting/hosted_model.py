@@ -98,7 +98,12 @@ class HostedModel:
             return
         self.settings = settings
         self._defaults = self._workshop.request_defaults(settings)
-        if self.is_outdated or self.state is ModelState.FAILED:
+        if self.state is ModelState.FAILED and not self.is_stuck:
+            # Whatever was changed may be what helps: what failed before does not count any more.
+            self._retries.reset()
+            self._made_of = ()
+            self._set(ModelState.UNLOADED)
+        elif self.is_outdated:
             self._retries.reset()
         elif self.loaded is not None:
             self.loaded.take_over(settings, self._defaults)
