@@ -43,7 +43,10 @@ def adapter_set(applied: Iterable[AppliedAdapter]) -> AdapterSet:
 
 
 def adapter_namespace(adapters: AdapterSet) -> str:
-    """What the namespace of requests with these adapters ends with; empty where there are none. Scales are
-    written so that different ones are never alike; the number of characters keeps names apart that look
-    like scales or like more than one."""
-    return "".join(f", adapter {len(one.name)} {one.name} × {one.scale!r}" for one in adapters)
+    """What the namespace of requests with these adapters ends with; empty where there are none. Different
+    sets never have the same: scales are written to their last bit, and names have their length beside them.
+    """
+    if not adapters:
+        return ""
+    named = ", ".join([f"{len(one.name)} {one.name} × {one.scale!r}" for one in adapters])
+    return f", {len(adapters)} adapters: {named}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
@@ -60,6 +61,7 @@ class SteppedEngine:
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
+        adapters: AdapterSet = (),
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -76,6 +78,7 @@ class SteppedEngine:
             signals=signals,
             constraint=constraint,
             media=media,
+            adapters=adapters,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission
