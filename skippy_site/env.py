@@ -111,9 +111,25 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             "kept there (mlock); auto: as llama.cpp thinks best"
         ),
     ] = "auto"
+    swa_full: Annotated[
+        bool,
+        Meta(
+            description="layers with a sliding window keep all tokens, which takes more memory; without it "
+            "their prompts cannot share beginnings"
+        ),
+    ] = True
     prefix_cache: Annotated[
         bool, Meta(description="prompts that begin alike share what was computed for their beginning")
     ] = True
+    host_cache_bytes: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=1 << 44,
+            description="memory of the machine for what was computed for prompts and has no room in the KV "
+            "cells; 0: none, -1: a sixteenth of the machine's memory, 8 GiB at most",
+        ),
+    ] = -1
     shared_prefixes: Annotated[
         bool,
         Meta(
@@ -326,7 +342,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
     try:
         return msgspec.convert(given, Environment, strict=False)
     except msgspec.ValidationError as problem:
-        raise EnvironmentProblem(_one_line(str(problem), given)) from None
+        raise EnvironmentProblem(one_line(str(problem), given)) from None
 
 
 def _annotation(field: str) -> str:
@@ -334,7 +350,7 @@ def _annotation(field: str) -> str:
     return next(str(owner[field]) for owner in owners if field in owner)
 
 
-def _one_line(message: str, given: Mapping[str, str]) -> str:
+def one_line(message: str, given: Mapping[str, str]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if field not in given:

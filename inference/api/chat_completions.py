@@ -7,8 +7,10 @@ from inference.api.http import HttpRequest
 from inference.api.question import Question
 from inference.openai.protocol import ChatRequest
 from inference.openai.validation import parse_chat_request
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -20,10 +22,11 @@ class ChatCompletionsConsumer(GeneratingConsumer):
     async def read(self, request: HttpRequest) -> ChatRequest:
         return await self._runtime.parse(parse_chat_request, request.body)
 
-    def question(self, request: ChatRequest) -> Question:
-        return Question(request, self._runtime.chat_rendering(request))
+    def question(self, request: ChatRequest, model: ServedModel) -> Question:
+        rendering = self._runtime.chat_rendering(request, model)
+        return Question(request, rendering, choices=rendering)
 
     async def start(
-        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
-        return await self._runtime.generation.start_chat(request, caller, lifecycle)
+        self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream | AnswerGroup:
+        return await self._runtime.generation.start_chat(model, request, caller, lifecycle)

@@ -7,8 +7,10 @@ from inference.api.http import HttpRequest
 from inference.api.question import Question
 from inference.openai.protocol import CompletionRequest
 from inference.openai.validation import parse_completion_request
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -20,10 +22,11 @@ class CompletionsConsumer(GeneratingConsumer):
     async def read(self, request: HttpRequest) -> CompletionRequest:
         return await self._runtime.parse(parse_completion_request, request.body)
 
-    def question(self, request: CompletionRequest) -> Question:
-        return Question(request, self._runtime.completion_rendering(request))
+    def question(self, request: CompletionRequest, model: ServedModel) -> Question:
+        rendering = self._runtime.completion_rendering(request, model)
+        return Question(request, rendering, choices=rendering)
 
     async def start(
-        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
-        return await self._runtime.generation.start_completion(request, caller, lifecycle)
+        self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream | AnswerGroup:
+        return await self._runtime.generation.start_completion(model, request, caller, lifecycle)

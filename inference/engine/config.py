@@ -9,6 +9,8 @@ from inference.engine.hardware import HardwareConfig
 
 # LLAMA_MAX_SEQ: a context with more sequences is refused by llama.cpp.
 MAX_LANES = 256
+# So many rows of logits there are for guessed tokens however few sequences there can be.
+MIN_OUTPUTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class EngineConfig:
     run and those that ended, of which at most `max_cached_entries` are kept, each of at least
     `min_cached_tokens` tokens, together in at most `max_cached_cells` cells (0: a quarter of all): cells
     that nobody uses make every step a little slower.
+    `max_embedding_tokens`: of one text that is embedded; 0 chooses by the kind of model (pooling.py).
     `host_cache_bytes`: memory of the machine for what the cells have no room for (cold_prefixes.py); 0:
     it is computed again.
     `hardware`: devices, KV types and how weights are loaded.
@@ -52,6 +55,7 @@ class EngineConfig:
     max_cached_entries: int = 64
     min_cached_tokens: int = 64
     max_cached_cells: int = 0
+    max_embedding_tokens: int = 0
     host_cache_bytes: int = 0
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
 
@@ -67,7 +71,13 @@ class EngineConfig:
             )
         if self.max_ubatch_tokens < 1:
             raise ValueError(f"max_ubatch_tokens must be at least 1, not {self.max_ubatch_tokens}")
-        for name in ("host_cache_bytes", "num_batch_threads", "num_media_threads", "num_threads"):
+        for name in (
+            "host_cache_bytes",
+            "max_embedding_tokens",
+            "num_batch_threads",
+            "num_media_threads",
+            "num_threads",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 1 <= self.min_prefill_tokens <= self.max_prefill_tokens_beside_decodes:
@@ -106,6 +116,12 @@ class EngineConfig:
         from host memory."""
         has_place = self.num_lanes < min(MAX_LANES, self.max_batch_tokens)
         return self.has_prefix_cache and self.host_cache_bytes > 0 and has_place
+
+    @property
+    def max_outputs(self) -> int:
+        """Rows of logits that a batch may have: one for each lane, and behind guessed tokens as many as
+        there is room for. Fewer than there are KV sequences would end the process."""
+        return max(self.num_sequences, MIN_OUTPUTS)
 
     @property
     def effective_max_cached_cells(self) -> int:

@@ -24,6 +24,12 @@ from inference.domain.tools import ToolUse
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
 
 MAX_INT32 = 2**31 - 1
+# Text, or token ids that may still lie outside the vocabulary (only the model's tokenizer can tell).
+# Neither is empty.
+Prompt = str | tuple[int, ...]
+# Without a word from anybody: chats end by themselves and may be long; completions are OpenAI's 16.
+DEFAULT_CHAT_TOKENS = 4096
+DEFAULT_COMPLETION_TOKENS = 16
 # OpenAI's ranges, and llama.cpp's for those that OpenAI lacks. A logit divided by a repeat penalty
 # near 0 would not be finite.
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -64,6 +70,13 @@ def fold_seed(seed: int) -> int:
     return folded if folded != _RANDOM_SEED_OF_LLAMA else folded - 1
 
 
+def choice_seed(seed: int | None, index: int) -> int | None:
+    """What a prompt's choice `index` draws from, where the request's own seed, folded, is `seed`: the seeds
+    behind it, as vLLM has it, so that a request for one answer with `seed` + `index` has the same. None,
+    fresh randomness, stays None."""
+    return None if seed is None else (seed + index) % _RANDOM_SEED_OF_LLAMA
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest:
     """What the client said about sampling, and no more."""
@@ -91,8 +104,14 @@ class SamplingRequest:
     mirostat_entropy: float | None = None
     mirostat_learning_rate: float | None = None
     stages: tuple[SamplerStage, ...] | None = None
-    logit_bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
+
+    @property
+    def said_numbers(self) -> dict[str, float]:
+        """Those of RANGES that are said, by name."""
+        numbers = {name: getattr(self, name) for name in RANGES}
+        return {name: value for name, value in numbers.items() if value is not None}
 
     def resolve(self, defaults: Mapping[str, float]) -> SamplingParams:
         """The client's values over the model's (`ModelDescription.sampling_defaults`) over the
@@ -115,7 +134,7 @@ class SamplingRequest:
                 else self.dry_sequence_breakers
             ),
             stages=own.stages if self.stages is None else self.stages,
-            logit_bias=self.logit_bias,
+            logit_bias=self.logit_bias or (),
             seed=None if self.seed is None else fold_seed(self.seed),
         )
 
@@ -126,18 +145,21 @@ class OutputRequest:
 
     `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
     for logprobs at all. `timeout_s` can only lower the service's own limit.
-    `constraint` is what the answer has to be, and `constraint_param` the field that says so.
+    `constraint` is what the answer has to be, and `constraint_param` the field that says so; `says_form`
+    is also true of requests that ask for plain text in so many words.
+    `num_choices` answers are wanted to each prompt.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
     model: str
     sampling: SamplingRequest
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] | None = None
     max_tokens: int | None = None
-    ignore_eos: bool = False
+    ignore_eos: bool | None = None
     min_tokens: int = 0
     timeout_s: float | None = None
     num_top_logprobs: int | None = None
+    num_choices: int = 1
     is_stream: bool = False
     wants_usage: bool = False
     user: str | None = None
@@ -146,7 +168,22 @@ class OutputRequest:
     prompt_cache_retention: str | None = None
     constraint: ConstraintSpec | None = None
     constraint_param: str = ""
+    says_form: bool = False
     ignored_parameters: tuple[str, ...] = ()
+
+    @property
+    def num_prompts(self) -> int:
+        return 1
+
+    @property
+    def num_each(self) -> int:
+        """Answers that are generated to each prompt; never fewer than are sent."""
+        return self.num_choices
+
+    @property
+    def num_answers(self) -> int:
+        """Choices in the answer, those of the first prompt first."""
+        return self.num_prompts * self.num_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +197,7 @@ class ChatRequest(OutputRequest):
     tool_use: ToolUse = field(default_factory=ToolUse)
     template: TemplateOptions = field(default_factory=TemplateOptions)
     reasoning: ReasoningOptions = field(default_factory=ReasoningOptions)
-    wants_raw_text: bool = False
+    wants_raw_text: bool | None = None
 
     @property
     def conversation(self) -> Conversation:
@@ -175,7 +212,19 @@ class ChatRequest(OutputRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest(OutputRequest):
-    """POST /v1/completions. The prompt is text, or token ids that may still lie outside the
-    vocabulary (only the model's tokenizer can tell); neither is empty."""
+    """POST /v1/completions. Of each prompt in `prompts`, of which there is at least one, `best_of` answers
+    are generated, and the best `num_choices` of them sent. With `is_echo` each begins with its prompt, and
+    `max_tokens` may be 0. `suffix` is what comes behind the answer: it is to fit in between."""
 
-    prompt: str | tuple[int, ...]
+    prompts: tuple[Prompt, ...]
+    best_of: int = 1
+    is_echo: bool = False
+    suffix: str | None = None
+
+    @property
+    def num_each(self) -> int:
+        return self.best_of
+
+    @property
+    def num_prompts(self) -> int:
+        return len(self.prompts)

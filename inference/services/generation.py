@@ -4,7 +4,8 @@
     small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
     max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
-The story is told here once for chat and completions, streamed or whole; the doors only render.
+The story is told here once for chat and completions, streamed or whole; the doors only render. Where
+several answers are wanted, the last steps are made for each of them, and an AnswerGroup comes out.
 """
 
 from __future__ import annotations
@@ -13,29 +14,33 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
-from inference.parsing.answer_reader import AnswerReader
+from inference.openai.protocol import (
+    DEFAULT_COMPLETION_TOKENS,
+    ChatRequest,
+    CompletionRequest,
+    OutputRequest,
+    Prompt,
+)
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
-from inference.prompting.token_limit import (
-    DEFAULT_CHAT_TOKENS,
-    DEFAULT_COMPLETION_TOKENS,
-    resolve_max_tokens,
-)
+from inference.prompting.token_limit import resolve_max_tokens
+from inference.services.answer_group import AnswerGroup
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
+from inference.services.choices import PromptPlan, check_num_answers, make_choices
+from inference.services.completion_prompts import completion_prompts
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
-from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
 from inference.streaming.lifecycle import RequestLifecycle
@@ -43,39 +48,34 @@ from inference.streaming.lifecycle import RequestLifecycle
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
-    cancelled at any time: then nothing of it waits, holds or runs.
+    cancelled at any time: then nothing of it waits, holds or runs. Whoever calls holds a lease of the model.
 
-    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache. `chat_defaults` fill
-    what chats leave out.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
     """
 
     def __init__(
         self,
         *,
-        catalog: ModelCatalog,
         prompt_pool: PromptPool,
         entrance: Entrance,
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
-        chat_defaults: ChatDefaults | None = None,
         max_token_gap_s: float | None = None,
     ) -> None:
-        self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
-        self._chat_defaults = chat_defaults or ChatDefaults()
         self._max_token_gap_s = max_token_gap_s
 
     async def start_chat(
-        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+        self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream | AnswerGroup:
         """Wait until a chat request has its lane."""
-        model = self._catalog.model(request.model)
+        check_num_answers(request, max_answers=model.backend.max_requests)
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
-        request = self._chat_defaults.fill(request)
+        request = model.defaults.chat.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -99,42 +99,71 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
-        await _reserve(generation, caller)
+        await _reserve([generation], caller, request)
         if items:
             began_ts = time.monotonic()
             runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
             generation = replace(generation, media=runs)
             _note_media(lifecycle, began_ts, num_items=len(items), runs=runs)
-        reader = answer.reader(model)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
+        plan = PromptPlan(generation, lambda: answer.reader(model))
+        return await self._enter([plan], model, request, caller, lifecycle)
 
     async def start_completion(
-        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+        self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+    ) -> GenerationStream | AnswerGroup:
         """Wait until a completion has its lane."""
-        model = self._catalog.model(request.model)
-        num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        check_num_answers(request, max_answers=model.backend.max_requests)
+        request = model.defaults.completion.fill(request, service_max_tokens=DEFAULT_COMPLETION_TOKENS)
+        num_bytes = max(map(_num_bytes, request.prompts))
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._prompt_pool.run(
-            caller.user_id, lambda: model.prompts.completion(request.prompt, times)
+        prompts = await self._prompt_pool.run(
+            caller.user_id, lambda: completion_prompts(model, request, times)
         )
-        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
+        num_tokens = sum([len(prompt.token_ids) for prompt in prompts])
+        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=num_tokens)
         constraint = await self._constraint(model, request, caller)
-        generation = self._generation(
+        plans: list[PromptPlan] = []
+        for prompt in prompts:
+            generation = self._generation(
+                model,
+                prompt.token_ids,
+                request,
+                caller,
+                lifecycle,
+                constraint=constraint,
+            )
+            if request.num_each > request.num_choices and request.num_top_logprobs is None:
+                # The best ones are told by how likely their tokens were.
+                generation = replace(generation, num_top_logprobs=0)
+            generation = replace(generation, num_prompt_logprobs=prompt.num_prompt_logprobs)
+            plans.append(PromptPlan(generation, prompt.reader, prompt.echo))
+        await _reserve([plan.generation for plan in plans], caller, request)
+        return await self._enter(plans, model, request, caller, lifecycle)
+
+    async def _enter(
+        self,
+        plans: Sequence[PromptPlan],
+        model: ServedModel,
+        request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+    ) -> GenerationStream | AnswerGroup:
+        """The only answer as it is, or all of them together."""
+        if len(plans) * request.num_each > 1:
+            choices = make_choices(plans, num_each=request.num_each, group=lifecycle.record_id)
+            return await self._entrance.enter_together(choices, model, request, caller, lifecycle)
+        (plan,) = plans
+        return await self._entrance.enter(
+            plan.generation,
             model,
-            prompt,
             request,
             caller,
             lifecycle,
-            constraint=constraint,
-            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
+            reader=plan.make_reader(),
+            echo=plan.make_echo(),
         )
-        await _reserve(generation, caller)
-        reader = _reader(model, request)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -145,14 +174,14 @@ class GenerationService:
         lifecycle: RequestLifecycle,
         *,
         constraint: OutputConstraint | None,
-        default_max_tokens: int,
     ) -> GenerationRequest:
+        """Of a request that the model's defaults have filled."""
         description = model.description
+        assert request.max_tokens is not None
         max_tokens = resolve_max_tokens(
             request.max_tokens,
             num_prompt_tokens=len(prompt),
             max_request_tokens=description.max_request_tokens,
-            default=default_max_tokens,
         )
         _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
         sampling = request.sampling.resolve(description.sampling_defaults)
@@ -166,7 +195,7 @@ class GenerationService:
             prompt_token_ids=prompt,
             max_tokens=max_tokens,
             sampling=sampling,
-            ignore_eos=request.ignore_eos,
+            ignore_eos=bool(request.ignore_eos),
             min_tokens=request.min_tokens,
             num_top_logprobs=request.num_top_logprobs,
             cache_namespace=cache_namespace(
@@ -174,6 +203,7 @@ class GenerationService:
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
+            cache_retention=CacheRetention(request.prompt_cache_retention or ""),
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
@@ -211,16 +241,6 @@ class GenerationService:
         )
 
 
-def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
-    """A completion is text and nothing else."""
-    return AnswerReader(
-        model.tokenizer,
-        stops=request.stop,
-        tracks_tokens=request.num_top_logprobs is not None,
-        min_tokens=request.min_tokens,
-    )
-
-
 def _note_prompt(
     lifecycle: RequestLifecycle, times: PromptTimes, began_ts: float, *, num_messages: int, num_tokens: int
 ) -> None:
@@ -241,11 +261,17 @@ def _note_media(
     lifecycle.note_phase(MediaEncoded(lifecycle.identity.request_id, elapsed_s, num_items, num_tokens))
 
 
-async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
-    """Before admission: who is over its limits takes no place in the queue."""
+def _num_bytes(prompt: Prompt) -> int:
+    return text_bytes(prompt) if isinstance(prompt, str) else len(prompt)
+
+
+async def _reserve(generations: Sequence[GenerationRequest], caller: Caller, request: OutputRequest) -> None:
+    """Before admission: who is over its limits takes no place in the queue. Prompts are paid for once."""
     if caller.limit_gate is not None:
         await caller.limit_gate.reserve(
-            num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
+            num_prompt_tokens=sum([len(one.prompt_token_ids) for one in generations]),
+            max_tokens=max([one.max_tokens for one in generations]),
+            num_answers=len(generations) * request.num_each,
         )
 
 
@@ -256,7 +282,7 @@ def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabul
             f"Invalid 'min_tokens': it must not exceed the {max_tokens} tokens that may be generated.",
             param="min_tokens",
         )
-    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias):
+    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias or ()):
         raise InvalidRequest(
             f"Invalid 'logit_bias': the token ids of this model are 0 to {num_vocabulary - 1}.",
             param="logit_bias",

@@ -60,15 +60,20 @@ class LlamaContext:
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
         )
-        num_sequences = config.num_lanes if has_state else config.num_sequences
+        # Tokens that layers with a sliding window see back; 0: there are none.
+        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
+        is_whole = has_state or self.keeps_window_only
+        num_sequences = config.num_lanes if is_whole else config.num_sequences
         # Parts of a sequence's state come and go through one that nobody else knows.
-        self.scratch_id = num_sequences if config.has_scratch_sequence and not has_state else -1
+        self.scratch_id = num_sequences if config.has_scratch_sequence and not is_whole else -1
         num_sequences += self.scratch_id >= 0
-        params = context_params(config, num_sequences)
+        max_outputs = num_sequences if has_state else max(num_sequences, config.max_outputs)
+        params = context_params(config, num_sequences, max_outputs)
         self._model = model
         self._num_sequences = num_sequences
-        self._max_outputs = num_sequences
-        self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
+        self.max_outputs = max_outputs
+        self._stop_flag, params.abort_callback, params.abort_callback_data = make_stop_flag()
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
         if not pointer:
@@ -89,6 +94,7 @@ class LlamaContext:
             raise ModelLoadError(
                 f"{model.path.name} keeps no context: it is not a model that generates text."
             )
+        self._has_state: bool = has_state
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
@@ -104,8 +110,8 @@ class LlamaContext:
         """Compute a batch and wait for it; the interpreter is free for other threads meanwhile."""
         if not 0 < batch.num_tokens <= self.max_batch_tokens:
             raise ValueError(f"{batch.num_tokens} tokens, at most {self.max_batch_tokens} fit a batch")
-        if batch.num_outputs > self._max_outputs:
-            raise ValueError(f"{batch.num_outputs} outputs, at most {self._max_outputs} fit a batch")
+        if batch.num_outputs > self.max_outputs:
+            raise ValueError(f"{batch.num_outputs} outputs, at most {self.max_outputs} fit a batch")
         pointer = self._pointer
         if batch.is_causal:
             status: int = llama_cpp.llama_decode(pointer, batch.struct)
@@ -139,24 +145,27 @@ class LlamaContext:
     def logits(self, num_outputs: int) -> LogitsArray:
         """Raw logits of the last batch, (num_outputs, vocabulary), one row for each wanted token in
         batch order. A writable view into llama.cpp's memory, valid until the next `decode`."""
-        if not 0 < num_outputs <= self._max_outputs:
-            raise ValueError(f"{num_outputs} rows of logits, at most {self._max_outputs}")
+        if not 0 < num_outputs <= self.max_outputs:
+            raise ValueError(f"{num_outputs} rows of logits, at most {self.max_outputs}")
         address: int | None = self._get_logits(self._pointer)
         if not address:
             raise RuntimeError("llama.cpp has no logits")
         if self._rows is None or address != self._rows_address:
             # The buffer has a row for every sequence at least, and moves only when it grows.
             rows = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
-            self._rows = np.ctypeslib.as_array(rows, (self._max_outputs, self._num_vocabulary))
+            self._rows = np.ctypeslib.as_array(rows, (self.max_outputs, self._num_vocabulary))
             self._rows_address = address
         return self._rows[:num_outputs]
 
     # -- memory ---------------------------------------------------------------------------------
 
     def remove(self, sequence_id: int, begin: int = 0, end: int = -1) -> bool:
-        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where the
-        model's memory can only be removed as a whole (recurrent ones), and then nothing is."""
+        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where that cannot
+        be, and then nothing is: a text that is one state can only be removed as a whole, and of a sliding
+        window those may be gone that the tokens before `begin` have to see."""
         self._check_sequence(sequence_id)
+        if begin > 0 and not self.has_all_before(sequence_id, begin):
+            return False
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
 
@@ -172,6 +181,26 @@ class LlamaContext:
         self._check_sequence(sequence_id)
         position: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence_id)
         return position
+
+    def has_all_before(self, sequence_id: int, position: int) -> bool:
+        """Whether what a token at `position` has to see of a sequence is there in all layers. What a
+        sliding window has left behind llama.cpp gives to others, also where there are empty cells and
+        all are to be kept (llama-kv-cache.cpp, `find_slot`), from the lowest position on."""
+        return self.has_all_from(sequence_id, position - self._window)
+
+    def has_all_from(self, sequence_id: int, position: int) -> bool:
+        """Whether the cells of a sequence from this position on are there in all layers."""
+        if not self._window:
+            return True
+        first: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
+        return first <= max(0, position)
+
+    @property
+    def is_moved_by_batches(self) -> bool:
+        """Whether a batch moves the memory of sequences that are not in it, and one that is broken off
+        leaves nothing to be believed. So it is with states (llama-memory-recurrent.cpp, `find_slot`): they
+        change places before anything is computed, and keep the positions that were to come."""
+        return self._has_state
 
     def save(self, sequence_id: int) -> StateArray | None:
         """The state of a sequence as llama.cpp writes it; None where it cannot."""
@@ -197,9 +226,9 @@ class LlamaContext:
         self.remove(sequence_id)
         return False
 
-    def clear(self) -> None:
-        """Free all cells."""
-        llama_cpp.llama_memory_clear(self._memory, False)
+    def clear(self, *, wipes: bool = False) -> None:
+        """Free all cells. `wipes`: overwrite them, too, since new states begin as 0 times what was there."""
+        llama_cpp.llama_memory_clear(self._memory, wipes)
 
     def _check_sequence(self, sequence_id: int) -> None:
         if not 0 <= sequence_id < self._num_sequences:
@@ -226,7 +255,7 @@ def _bytes_at(data: StateArray) -> Any:
     return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
-def _make_stop_flag() -> tuple[Any, Any, Any]:
+def make_stop_flag() -> tuple[Any, Any, Any]:
     """An abort callback that costs nothing: the flag, the callback, and its argument.
 
     It is asked after every node of the graph, thousands of times in a batch, so it must not enter

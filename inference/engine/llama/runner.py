@@ -8,13 +8,14 @@ from time import perf_counter
 import numpy as np
 
 from inference.domain.adapters import AdapterSet
+from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
-from inference.engine.llama.logprobs import raw_rows
+from inference.engine.llama.logprobs import raw_rows, row_scores
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
@@ -37,6 +38,8 @@ _OUTCOMES = {
     DecodeStatus.NO_CELLS: StepOutcome.NO_CELLS,
     DecodeStatus.ABORTED: StepOutcome.ABORTED,
 }
+# Nothing was begun.
+_UNCHANGED = frozenset({DecodeStatus.NO_CELLS, DecodeStatus.INVALID})
 
 
 class LlamaRunner:
@@ -75,7 +78,7 @@ class LlamaRunner:
                 self._context.max_batch_tokens, embedding_width=self._context.embedding_width
             )
             self._warm_up()
-            self._can_share_prefixes = self._try_partial_removal()
+            self._can_share_prefixes = not self._context.keeps_window_only and self._try_partial_removal()
         except BaseException:
             self.close()
             raise
@@ -87,6 +90,10 @@ class LlamaRunner:
     @property
     def num_vocabulary(self) -> int:
         return self._model.tokenizer.num_tokens
+
+    @property
+    def max_outputs(self) -> int:
+        return self._context.max_outputs
 
     @property
     def end_token_ids(self) -> frozenset[int]:
@@ -130,7 +137,14 @@ class LlamaRunner:
         if status is not DecodeStatus.OK:
             if status not in _OUTCOMES:
                 logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
-            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s)
+            is_memory_lost = self._context.is_moved_by_batches and status not in _UNCHANGED
+            if is_memory_lost:
+                self._context.clear(wipes=True)
+            return StepResult(
+                _OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s, is_memory_lost=is_memory_lost
+            )
+        if plan.num_scored:
+            return StepResult(StepOutcome.DONE, compute_s=compute_s, scores=self._score(plan))
         if not plan.outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
@@ -143,6 +157,14 @@ class LlamaRunner:
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         ended = self._ended_rows() if self._constrained else frozenset()
         return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, compute_s)
+
+    def _score(self, plan: StepPlan) -> tuple[TokenLogprobs, ...]:
+        """How likely the prompt's tokens were behind the scored rows."""
+        chunk = plan.prefills[0]
+        sequence, end = chunk.sequence, chunk.sequence.num_computed + chunk.num_tokens
+        token_ids = sequence.request.prompt_token_ids[end - plan.num_scored + 1 : end + 1]
+        logits = self._context.logits(plan.num_scored)
+        return row_scores(logits, token_ids, sequence.request.num_prompt_logprobs or 0)
 
     def _force(self, plan: StepPlan, token_ids: list[int]) -> dict[int, tuple[int, ...]]:
         """What alone can follow the tokens just drawn, where nobody wants to know how likely it was. A row
@@ -201,6 +223,8 @@ class LlamaRunner:
         num_positions = self._maps.get(target_id, _PLAIN).position(num_tokens)
         if self._context.last_position(source_id) + 1 < num_positions:
             return False
+        if not self._context.has_all_before(source_id, num_positions):
+            return False
         self._context.copy(source_id, target_id, num_positions)
         if self._context.last_position(target_id) + 1 == num_positions:
             return True
@@ -215,7 +239,10 @@ class LlamaRunner:
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         context, scratch_id = self._context, self._context.scratch_id
-        if context.last_position(sequence_id) + 1 < end:
+        if not self._can_share_prefixes:
+            is_whole = begin == 0 and context.last_position(sequence_id) + 1 == end
+            return context.save(sequence_id) if is_whole else None
+        if context.last_position(sequence_id) + 1 < end or not context.has_all_from(sequence_id, begin):
             return None
         # llama.cpp writes whole sequences: this one has the part as its whole.
         context.copy(sequence_id, scratch_id, end, begin=begin)
@@ -227,6 +254,11 @@ class LlamaRunner:
     def load_state(self, sequence_id: int, begin: int, end: int, data: StateArray) -> bool:
         context, scratch_id = self._context, self._context.scratch_id
         if context.last_position(sequence_id) + 1 != begin:
+            return False
+        if not self._can_share_prefixes:
+            if context.load(sequence_id, data) and context.last_position(sequence_id) + 1 == end:
+                return True
+            context.remove(sequence_id)
             return False
         try:
             if not context.load(scratch_id, data) or context.last_position(scratch_id) + 1 < end:

@@ -16,7 +16,7 @@ from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolSpec
 from inference.openai.fields import Fields
 from inference.openai.json_body import parse_object
-from inference.openai.parameters import CHAT_REFUSALS, VERBOSITIES, Refusal, check_refused
+from inference.openai.parameters import RESPONSE_REFUSALS, VERBOSITIES, Refusal, check_refused
 from inference.openai.protocol import MAX_INT32
 from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.responses.items import ItemReader, Items, input_items
@@ -35,7 +35,7 @@ _MAX_TOKENS = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 _NEVER = Refusal(lambda value: False)
 _REFUSALS: Mapping[str, Refusal] = {
-    **CHAT_REFUSALS,
+    **RESPONSE_REFUSALS,
     "background": Refusal(lambda value: value is False),
     "conversation": _NEVER,
     "context_management": _NEVER,
@@ -89,6 +89,8 @@ def parse_response_request(
                 f"Invalid '{param}': it cannot be used together with 'text.format'.", param=param
             )
         shared = replace(shared, constraint=output_format.spec, constraint_param=output_format.param)
+    if text.take("format") is not None:
+        shared = replace(shared, says_form=True)
     echo = {
         "tools": [_tool_object(tool) for tool in tool_use.tools],
         "tool_choice": _choice_object(given_choice),

@@ -60,9 +60,9 @@ async def test_what_only_the_model_can_tell_is_refused_before_the_engine_is_aske
 
 async def test_a_default_of_the_model_cannot_make_a_parameter_idle(site):
     site.engine.play = speak("x")
-    served = site.runtime.catalog.model("scripted")
-    greedy = replace(served.description, sampling_defaults={"temperature": 0.0})
-    site.runtime.catalog.add(replace(served, description=greedy))
+    (loaded,) = site.runtime.fleet.loaded()
+    greedy = replace(loaded.served.description, sampling_defaults={"temperature": 0.0})
+    loaded.served = replace(loaded.served, description=greedy)
 
     refused = await site.post(CHAT, chat(mirostat_mode=2))
     assert (refused.status, refused.json()["error"]["param"]) == (400, "mirostat_mode")
@@ -235,7 +235,7 @@ async def test_a_server_that_cancels_the_application_ends_the_request_too(site):
 
 
 async def test_bad_bodies_are_400_with_one_record_each(site):
-    bodies = [b"", b"{", b"[]", b"null", chat(temperature="hot"), chat(max_tokens=0), chat(n=2)]
+    bodies = [b"", b"{", b"[]", b"null", chat(temperature="hot"), chat(max_tokens=0), chat(n=129)]
 
     for body in bodies:
         answer = await site.post(CHAT, body)
