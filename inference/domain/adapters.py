@@ -34,6 +34,22 @@ class AppliedAdapter:
     scale: float
 
 
+# More than one or two are rare; each is computed beside every layer.
+MAX_ADAPTERS_A_REQUEST = 8
+# Scales of a few are in use; what is far beyond makes numbers that are none.
+MAX_REQUEST_SCALE = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterChoice:
+    """An adapter as a request asks for it: by its name, or by its place in the model's list. `scale` None is
+    the one that the administrator set."""
+
+    name: str | None = None
+    index: int | None = None
+    scale: float | None = None
+
+
 AdapterSet = tuple[AppliedAdapter, ...]
 
 
