@@ -73,6 +73,7 @@ class EngineCore:
             max_batch_tokens=config.max_batch_tokens,
             resume_headroom_tokens=config.resume_headroom_tokens,
             pacer=self._pacer,
+            now=clock.monotonic,
             max_outputs=runner.max_outputs,
         )
         self._memory = KvMemory(runner, config, now_ts=clock.monotonic)

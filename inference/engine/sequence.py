@@ -68,6 +68,7 @@ class Sequence:
     __slots__ = (
         "_generated",
         "_known",
+        "adapters",
         "grant",
         "is_announced",
         "lane",
@@ -112,6 +113,7 @@ class Sequence:
         # By how much the position of a generated token is less than its number.
         self.num_saved_positions = sum([run.num_saved_positions for run in request.media])
         self.max_tokens = request.max_tokens
+        self.adapters = request.adapters
         self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
         # Tokens of the prompt that are known to be as likely as they are, or of which nobody asks that.

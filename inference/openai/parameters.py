@@ -80,7 +80,6 @@ _BOTH: Mapping[str, Refusal] = {
     "include_stop_str_in_output": _NOT_FALSE,
     "skip_special_tokens": Refusal(_exactly(True)),
     "truncate_prompt_tokens": _ALWAYS,
-    "lora": _NOT_EMPTY_LIST,
     "image_data": _NOT_EMPTY_LIST,
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.reasoning import EFFORTS
+from inference.openai.adapter_fields import read_adapters
 from inference.openai.fields import Fields, kind_of
 from inference.openai.json_body import parse_object
 from inference.openai.message_parts import parse_messages
@@ -166,6 +167,7 @@ def read_output(
         prompt_cache_retention=fields.choice("prompt_cache_retention", CACHE_RETENTIONS),
         constraint=None if output_format is None else output_format.spec,
         constraint_param="" if output_format is None else output_format.param,
+        adapters=read_adapters(fields),
         says_form=any(fields.take(name) is not None for name in FORMAT_FIELDS),
     )
     ignored.extend(fields.unknown())

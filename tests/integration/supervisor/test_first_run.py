@@ -10,6 +10,8 @@ import pytest
 from django.contrib.auth import authenticate
 from django.core.management import call_command
 
+from inference.models import ModelRow
+
 pytestmark = pytest.mark.django_db
 
 

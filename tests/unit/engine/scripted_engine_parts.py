@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inference.domain.adapters import AppliedAdapter, adapter_namespace
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
@@ -217,6 +218,7 @@ class ScriptedRunner:
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
+            assert request.adapters == plan.adapters, "computed with adapters of others"
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
             cells = self.cells[sequence.sequence_id]
@@ -445,6 +447,12 @@ def make_request(
         sibling_group=group,
         num_prompt_logprobs=num_prompt_logprobs,
     )
+
+
+def with_adapters(request: GenerationRequest, *adapters: AppliedAdapter) -> GenerationRequest:
+    """In a namespace of its own, as it must be."""
+    namespace = request.cache_namespace + adapter_namespace(adapters)
+    return replace(request, adapters=adapters, cache_namespace=namespace)
 
 
 def score_of(place: int, token_id: int) -> float:
