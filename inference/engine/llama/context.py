@@ -67,7 +67,7 @@ class LlamaContext:
         self._model = model
         self._num_sequences = num_sequences
         self._max_outputs = num_sequences
-        self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
+        self._stop_flag, params.abort_callback, params.abort_callback_data = make_stop_flag()
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
         if not pointer:
@@ -248,7 +248,7 @@ def _bytes_at(data: StateArray) -> Any:
     return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
-def _make_stop_flag() -> tuple[Any, Any, Any]:
+def make_stop_flag() -> tuple[Any, Any, Any]:
     """An abort callback that costs nothing: the flag, the callback, and its argument.
 
     It is asked after every node of the graph, thousands of times in a batch, so it must not enter
