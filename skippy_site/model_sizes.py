@@ -35,6 +35,7 @@ ENGINE_FIELDS = (
     "kv_type_v",
     "flash_attention",
     "load_mode",
+    "swa_full",
     "prefix_cache",
 )
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
