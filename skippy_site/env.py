@@ -111,6 +111,13 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             "kept there (mlock); auto: as llama.cpp thinks best"
         ),
     ] = "auto"
+    swa_full: Annotated[
+        bool,
+        Meta(
+            description="layers with a sliding window keep all tokens, which takes more memory; without it "
+            "their prompts cannot share beginnings"
+        ),
+    ] = True
     prefix_cache: Annotated[
         bool, Meta(description="prompts that begin alike share what was computed for their beginning")
     ] = True

@@ -108,7 +108,7 @@ class EngineCore:
                 return self._memory.save_idle()
             self._memory.make_room(plan.num_tokens)
             scheduled_ts = self._clock.monotonic()
-            result = self._steps.run(plan)
+            result = self._run(plan)
             self._update(plan, result)
             self._flush()
             self._meter.end_step(begin_ts, scheduled_ts, self._clock.monotonic())
@@ -161,6 +161,12 @@ class EngineCore:
                 self._begin(sequence)
             elif sequence.leader is not None:
                 sequence.leader.promise(sequence.num_awaited)
+
+    def _run(self, plan: StepPlan) -> StepResult:
+        result = self._steps.run(plan)
+        if result.is_memory_lost:
+            self._memory.lose(self._scheduler.lose_cells())
+        return result
 
     def _update(self, plan: StepPlan, result: StepResult) -> None:
         if result.outcome is StepOutcome.DONE:
@@ -251,7 +257,7 @@ class EngineCore:
         """Run the sequences of a failed step one by one, so that only the guilty fail."""
         for sequence in plan.sequences:
             alone = self._scheduler.plan_one(sequence)
-            result = self._steps.run(alone)
+            result = self._run(alone)
             if result.outcome is StepOutcome.DONE:
                 self._apply(alone, result)
             elif result.outcome is StepOutcome.FAILED:
