@@ -113,4 +113,5 @@ def _gauges(id: str, held: ModelStatistics | None, *, is_ready: bool) -> ModelGa
         total_steps=engine.total_steps,
         total_failed_steps=engine.total_failed_steps,
         total_integrity_faults=engine.total_integrity_faults,
+        cold=engine.cold,
     )

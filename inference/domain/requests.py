@@ -78,9 +78,10 @@ class GenerationRequest:
     `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's. With
     `max_tokens` 0 nothing is generated: it ends with what was asked of its prompt.
     `adapters` change the model's weights; `cache_namespace` must end with their `adapter_namespace`, since
-    what one set has computed is wrong for another. `cache_retention` says how long what was computed may be
-    kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails; the first
-    token has no such limit, and time in which the answer stands still for its reader or a hook does not
+    what one set has computed is wrong for another. What comes next in a conversation will probably begin
+    with the first `prefix_boundary` tokens (0: not known). `cache_retention` says how long what was computed
+    may be kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails; the
+    first token has no such limit, and time in which the answer stands still for its reader or a hook does not
     count.
     """
 
@@ -100,6 +101,7 @@ class GenerationRequest:
     sibling_group: str = ""
     num_prompt_logprobs: int | None = None
     adapters: tuple[AppliedAdapter, ...] = ()
+    prefix_boundary: int = 0
     cache_retention: CacheRetention = CacheRetention.UNSAID
     speculation: SpeculationRequest | None = None
     max_token_gap_s: float | None = None

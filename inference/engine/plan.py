@@ -165,9 +165,9 @@ class StepResult:
     `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch. `ended`
     has i where the answer is complete with that: its constraint lets nothing follow. `forced[i]` are
     tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
-    `compute_s` of the time were in the model, the rest went to drawing. `scores` are those of the tokens
-    behind the scored rows. Where `is_memory_lost`, the batch has taken everybody's cells with it, also of
-    sequences that had no part in it.
+    `compute_s` of the time were in the model, the rest went to drawing. Where `is_memory_lost`, the batch
+    has taken everybody's cells with it, also of sequences that had no part in it. `scores` are those of the
+    tokens behind the scored rows.
     """
 
     outcome: StepOutcome
@@ -177,8 +177,8 @@ class StepResult:
     ended: frozenset[int] = frozenset()
     forced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     compute_s: float = 0.0
-    scores: tuple[TokenLogprobs, ...] = ()
     is_memory_lost: bool = False
+    scores: tuple[TokenLogprobs, ...] = ()
 
 
 NOTHING_DRAWN = -1

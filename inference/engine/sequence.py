@@ -73,6 +73,7 @@ class Sequence:
         "lane",
         "leader",
         "max_tokens",
+        "next_place",
         "num_awaited",
         "num_computed",
         "num_preemptions",
@@ -119,6 +120,8 @@ class Sequence:
         # How many of its tokens will have cells once their state is copied back; until then, or where
         # that ends earlier (then it is 0), it stands still.
         self.num_to_restore = 0
+        # A batch is to end at so many of its tokens, where its state is copied (checkpoints.py); 0: none.
+        self.next_place = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         self._generated: list[int] = []
@@ -135,6 +138,12 @@ class Sequence:
     def num_remaining(self) -> int:
         """Tokens that are known and not computed yet; never 0 in a live sequence."""
         return self.num_tokens - self.num_computed
+
+    @property
+    def num_text_tokens(self) -> int:
+        """How many of its tokens come before the first picture or sound."""
+        media = self.request.media
+        return media[0].start if media else self.num_tokens
 
     @property
     def is_scoring(self) -> bool:

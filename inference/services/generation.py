@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
@@ -202,6 +203,7 @@ class GenerationService:
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
+            cache_retention=CacheRetention(request.prompt_cache_retention or ""),
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,

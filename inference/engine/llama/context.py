@@ -59,9 +59,13 @@ class LlamaContext:
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
         )
-        num_sequences = config.num_lanes if has_state else config.num_sequences
+        # Tokens that layers with a sliding window see back; 0: there are none.
+        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
+        is_whole = has_state or self.keeps_window_only
+        num_sequences = config.num_lanes if is_whole else config.num_sequences
         # Parts of a sequence's state come and go through one that nobody else knows.
-        self.scratch_id = num_sequences if config.has_scratch_sequence and not has_state else -1
+        self.scratch_id = num_sequences if config.has_scratch_sequence and not is_whole else -1
         num_sequences += self.scratch_id >= 0
         max_outputs = num_sequences if has_state else max(num_sequences, config.max_outputs)
         params = context_params(config, num_sequences, max_outputs)
@@ -90,9 +94,6 @@ class LlamaContext:
                 f"{model.path.name} keeps no context: it is not a model that generates text."
             )
         self._has_state: bool = has_state
-        # Tokens that layers with a sliding window see back; 0: there are none.
-        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
-        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)

@@ -232,6 +232,9 @@ class LlamaRunner:
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         context, scratch_id = self._context, self._context.scratch_id
+        if not self._can_share_prefixes:
+            is_whole = begin == 0 and context.last_position(sequence_id) + 1 == end
+            return context.save(sequence_id) if is_whole else None
         if context.last_position(sequence_id) + 1 < end or not context.has_all_from(sequence_id, begin):
             return None
         # llama.cpp writes whole sequences: this one has the part as its whole.
@@ -244,6 +247,11 @@ class LlamaRunner:
     def load_state(self, sequence_id: int, begin: int, end: int, data: StateArray) -> bool:
         context, scratch_id = self._context, self._context.scratch_id
         if context.last_position(sequence_id) + 1 != begin:
+            return False
+        if not self._can_share_prefixes:
+            if context.load(sequence_id, data) and context.last_position(sequence_id) + 1 == end:
+                return True
+            context.remove(sequence_id)
             return False
         try:
             if not context.load(scratch_id, data) or context.last_position(scratch_id) + 1 < end:
