@@ -15,6 +15,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from inference.domain.adapters import AdapterSet
 from inference.engine.config import EngineConfig
 from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
@@ -136,6 +137,10 @@ class LlamaContext:
         finally:
             llama_cpp.llama_set_causal_attn(self._pointer, True)
         return status
+
+    def set_adapters(self, adapters: AdapterSet) -> None:
+        """Compute with these from the next batch on. Raises ValueError where one is not there."""
+        self._model.adapters.apply(self._pointer, adapters)
 
     def logits(self, num_outputs: int) -> LogitsArray:
         """Raw logits of the last batch, (num_outputs, vocabulary), one row for each wanted token in
