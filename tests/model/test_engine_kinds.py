@@ -405,6 +405,40 @@ def test_a_step_broken_off_anywhere_leaves_nothing_wrong(kind: KindOfModel, num_
         kind.check(engine, asked)
 
 
+@pytest.mark.parametrize("trouble", ["cancelled leader", "broken off", "no cells", "failed"])
+@pytest.mark.parametrize("when", [1, 4])
+def test_siblings_answer_as_one_alone_would_whatever_befalls_them(
+    kind: KindOfModel, trouble: str, when: int
+) -> None:
+    """In the middle of their prompt, and where all have just got it."""
+    with TroubledEngine(kind, **SMALL_BATCHES) as engine:
+        countdown = NodeCountdown(engine.troubled)
+        asked: Asked = {}
+        talks = ask(engine, "talks", some_prompt(40, 33), asked, 40)
+        step_until_said(engine, talks, 3)
+        prompt = some_prompt(41, 90)
+        for index in range(6):
+            sink = engine.submit(f"s{index}", prompt, max_tokens=NUM_TOKENS, ignore_eos=True, group="g")
+            asked[f"s{index}"] = (prompt, sink, NUM_TOKENS)
+        for _ in range(when):
+            engine.core.step()
+        if trouble == "cancelled leader":
+            engine.cancel("s0")
+            del asked["s0"]
+        elif trouble == "broken off":
+            countdown.num_left = 40
+        else:
+            engine.troubled.troubles.append(
+                StepOutcome.NO_CELLS if trouble == "no cells" else StepOutcome.FAILED
+            )
+        engine.core.step()
+        countdown.num_left = -1
+        while engine.core.step():
+            engine.check()
+        engine.check_all_free()
+        kind.check(engine, asked)
+
+
 # -- what the memory says -----------------------------------------------------------------------
 
 
