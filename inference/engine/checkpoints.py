@@ -262,9 +262,10 @@ class Checkpoints:
         self._forget_key(piece.key)
 
     def _forget_key(self, key: bytes) -> None:
-        holder = self._holders.pop(key)
-        del self._known[holder]
-        self._tree.remove(holder)
+        holder = self._holders.pop(key, None)
+        if holder is not None:  # it may have given way to another since it was found
+            del self._known[holder]
+            self._tree.remove(holder)
 
     def clear(self) -> None:
         """Forget everything: no step follows."""

@@ -100,6 +100,7 @@ class GenerationService:
             constraint=constraint,
             default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
+        generation = replace(generation, prefix_boundary=prompt.boundary)
         await _reserve(generation, caller)
         if items:
             began_ts = time.monotonic()

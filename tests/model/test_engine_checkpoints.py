@@ -35,11 +35,9 @@ def engine_with_tier(kind: KindOfModel, **sizes: int) -> WatchedEngine:
     return kind.engine(host_cache_bytes=1 << 28, **sizes)
 
 
-def ask_at(
-    engine: WatchedEngine, name: str, prompt: TokenIds, asked: Asked, boundary: int, max_tokens: int = 8
-) -> RecordingSink:
+def ask_at(engine: WatchedEngine, name: str, prompt: TokenIds, asked: Asked, boundary: int) -> RecordingSink:
     """As `ask`, of a prompt that says where the template begins the answer."""
-    sink = ask(engine, name, prompt, asked, max_tokens)
+    sink = ask(engine, name, prompt, asked, 8)
     submission = engine.admission.waiting.pop()
     request = replace(submission.request, prefix_boundary=boundary)
     engine.submissions[name] = Submission(request, sink, 0.0)

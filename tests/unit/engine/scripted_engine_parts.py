@@ -68,13 +68,14 @@ class ScriptedRunner:
         num_lanes: int = 4,
         num_sequences: int | None = None,
         clock: ManualClock | None = None,
+        can_share_prefixes: bool = True,
     ) -> None:
         self.num_cells = num_cells
         self.num_vocabulary = VOCABULARY
         self.end_token_ids = frozenset({END_TOKEN})
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
-        self.can_share_prefixes = True
+        self.can_share_prefixes = can_share_prefixes
         self.memory: tuple[DeviceMemory, ...] = ()
         self.cells: dict[int, list[Cell]] = {}
         self.kept: set[int] = set()
@@ -224,8 +225,11 @@ class ScriptedRunner:
                 assert (begin, chunk.num_tokens) == (run.start, run.num_tokens), "a picture was cut"
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
-        del self.cells[sequence_id][max_tokens:]
-        return len(self.cells[sequence_id])
+        cells = self.cells[sequence_id]
+        if not self.can_share_prefixes and max_tokens < len(cells):
+            max_tokens = 0
+        del cells[max_tokens:]
+        return len(cells)
 
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
         trouble = self.copy_troubles.popleft() if self.copy_troubles else True
@@ -249,6 +253,8 @@ class ScriptedRunner:
             return None
         self.saved.append((sequence_id, begin, end))
         cells = self.cells[sequence_id][begin:end]
+        if not self.can_share_prefixes and (begin, end) != (0, len(self.cells[sequence_id])):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} was to be cut out"))
         if len(cells) != end - begin:
             self.violations.append(AssertionError(f"no cells [{begin}, {end}) of {sequence_id} to save"))
         return np.frombuffer(pickle.dumps((begin, cells)), dtype=np.uint8).copy()
@@ -259,6 +265,8 @@ class ScriptedRunner:
         self.loaded.append((sequence_id, begin, end))
         first, cells = pickle.loads(data.tobytes())  # noqa: S301
         own = self.cells[sequence_id]
+        if not self.can_share_prefixes and (begin, end) != (0, len(cells)):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of a state of {len(cells)}"))
         if len(own) != begin or not first <= begin < end <= first + len(cells):
             self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} were loaded"))
         if self.num_used_cells + len(cells) > self.num_cells:
@@ -269,7 +277,8 @@ class ScriptedRunner:
     def _state_is_well(self) -> bool:
         trouble = self.state_troubles.popleft() if self.state_troubles else True
         if isinstance(trouble, Exception):
-            raise trouble
+            # The same one may be raised again and again, and would be longer each time.
+            raise trouble.with_traceback(None)
         return trouble
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
@@ -443,7 +452,13 @@ class Engine:
     test asks for it: the prompts of most tests begin alike, and that is not what they are about."""
 
     def __init__(
-        self, *, num_lanes: int = 4, num_cells: int = 4096, has_prefix_cache: bool = False, **config: float
+        self,
+        *,
+        num_lanes: int = 4,
+        num_cells: int = 4096,
+        has_prefix_cache: bool = False,
+        can_share_prefixes: bool = True,
+        **config: float,
     ) -> None:
         self.clock = ManualClock()
         self.admission = FifoAdmission()
@@ -459,6 +474,7 @@ class Engine:
             num_lanes=num_lanes,
             num_sequences=self.config.num_sequences,
             clock=self.clock,
+            can_share_prefixes=can_share_prefixes,
         )
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
         self.sinks: dict[str, RecordingSink] = {}
