@@ -35,8 +35,8 @@ class Kind:
     noise: float = 0.01
 
     def can_cut(self, num_tokens: int, num_kept: int) -> bool:
-        """Whether of so many tokens so few can be kept. Layers that keep a window only have 256 cells for
-        one sequence (llama-kv-cache-iswa.cpp), of which each batch of 32 takes the oldest."""
+        """Whether of so many tokens so few can be kept, where nobody else is there. Layers that keep a
+        window only have 256 cells for one sequence (llama-kv-cache-iswa.cpp), and batches take the oldest."""
         if self.has_full_window:
             return self.can_share
         return num_kept - WINDOW > num_tokens - 256

@@ -147,6 +147,33 @@ def test_beginnings_that_others_have_overwritten_are_not_taken_over(kind: KindOf
         kind.check(engine, asked)
 
 
+def test_what_a_window_has_left_behind_is_not_taken_over_though_there_was_room(kind: KindOfModel) -> None:
+    """llama.cpp gives such cells to others also where all are kept, if it finds them before empty ones."""
+    with kind.engine(max_cached_cells=2048, max_cached_entries=3, host_cache_bytes=64 << 20) as engine:
+        asked: Asked = {}
+        long = some_prompt(21, 400)
+        for name, prompt in (
+            ("first", some_prompt(22, 300)),
+            ("long", long),
+            ("short", some_prompt(23, 70)),
+            # Takes the place of the first one, which is given up.
+            ("another", some_prompt(24, 71)),
+        ):
+            ask(engine, name, prompt, asked, 2)
+            engine.run()
+        running = ask(engine, "running", some_prompt(25, 450), asked, 40)
+        step_until_said(engine, running, 3)
+        if kind.kind.can_share:
+            (entry,) = [one for one, length in engine.lengths().items() if length == len(long) + 1]
+            has_whole = engine.runner.num_piece_tokens == 64
+            assert (engine.runner.save_state(entry, 128, 160) is not None) == has_whole
+            assert engine.runner.save_state(entry, 320, 352) is not None
+        ask(engine, "shares", (*long[:180], *some_prompt(26, 20)), asked)
+        engine.run()
+        engine.check_all_free()
+        kind.check(engine, asked)
+
+
 @pytest.mark.parametrize("sizes", [{}, SMALL_BATCHES], ids=repr)
 def test_simultaneous_prompts_that_begin_alike_wait_for_nothing_wrong(
     kind: KindOfModel, sizes: dict[str, int]
@@ -173,6 +200,25 @@ def test_a_prefix_is_taken_from_one_that_still_runs(kind: KindOfModel) -> None:
         step_until_said(engine, running, 20)
         ask(engine, "goes on", (*COMMON, *running.token_ids[:10], *some_prompt(4, 5)), asked)
         engine.run()
+        engine.check_all_free()
+        kind.check(engine, asked)
+
+
+def test_what_has_left_the_cells_comes_back_right_or_not_at_all(kind: KindOfModel) -> None:
+    """Also where a window had left behind what was to be kept elsewhere, and others have taken that."""
+    with kind.engine(
+        num_cells=1024, max_cached_entries=4, min_cached_tokens=16, host_cache_bytes=64 << 20
+    ) as engine:
+        asked: Asked = {}
+        prompts = [some_prompt(30 + index, 260 + 40 * index) for index in range(4)]
+        for turn in range(2):
+            for index, prompt in enumerate(prompts):
+                for num_common in (len(prompt), 200)[: 1 + turn]:
+                    name = f"{index}, {num_common}, turn {turn}"
+                    ask(engine, name, (*prompt[:num_common], *some_prompt(turn, 9)), asked, 4)
+                    engine.run()
+                    engine.check()
+        assert (engine.core.statistics(is_alive=True).cold.total_restores > 0) == kind.kind.can_share
         engine.check_all_free()
         kind.check(engine, asked)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from gguf import TokenType
+from gguf import PoolingType, TokenType
 
 from tests.model.tiny_writer import CONTEXT, TinyModelWriter
 
@@ -27,12 +27,14 @@ def write_tiny_model(
     user_defined: Collection[str] = (),
     extra_text: Mapping[str, str] | None = None,
     has_plane: bool = False,
+    pooling: PoolingType | None = None,
 ) -> Path:
     """Write `target` (about 13 MB in F32) with the tokenizer of `source`; the weights are always the same.
 
     `pretokenizer` replaces `tokenizer.ggml.pre`, to reach the regular expressions that llama.cpp uses
     for other families of models; tokens in `user_defined` are marked as such; `extra_text` adds
-    metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane.
+    metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane. One with a `pooling`
+    says that it was made to embed.
     """
     writer = TinyModelWriter(target, "qwen2vl" if has_plane else "llama")
     num_vocabulary = writer.copy_tokenizer(source, pretokenizer=pretokenizer, user_defined=user_defined)
@@ -46,6 +48,7 @@ def write_tiny_model(
         width=width,
         context=context,
         has_plane=has_plane,
+        pooling=pooling,
     )
     return target
 
@@ -80,6 +83,7 @@ def _write(
     width: int,
     context: int,
     has_plane: bool = False,
+    pooling: PoolingType | None = None,
 ) -> None:
     """Sizes and weights, and the end of the file."""
     feed_forward = width * 2
@@ -95,6 +99,8 @@ def _write(
         pairs = width // NUM_HEADS // 2
         writer.add_rope_dimension_sections([pairs - 2 * (pairs // 3), pairs // 3, pairs // 3, 0])
     writer.add_vocab_size(num_vocabulary)
+    if pooling is not None:
+        writer.add_pooling_type(pooling)
 
     writer.weights("token_embd.weight", num_vocabulary, width)
     writer.constant("output_norm.weight", width)

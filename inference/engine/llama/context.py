@@ -59,10 +59,10 @@ class LlamaContext:
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
         )
-        # Tokens that layers with a sliding window see back, where they keep no more than those.
-        window: int = llama_cpp.llama_model_n_swa(model.pointer)
-        self._window = 0 if config.hardware.has_full_window else window
-        is_whole = has_state or self._window > 0
+        # Tokens that layers with a sliding window see back; 0: there are none.
+        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
+        is_whole = has_state or self.keeps_window_only
         num_sequences = config.num_lanes if is_whole else config.num_sequences
         # Parts of a sequence's state come and go through one that nobody else knows.
         self.scratch_id = num_sequences if config.has_scratch_sequence and not is_whole else -1
@@ -71,7 +71,7 @@ class LlamaContext:
         self._model = model
         self._num_sequences = num_sequences
         self._max_outputs = num_sequences
-        self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
+        self._stop_flag, params.abort_callback, params.abort_callback_data = make_stop_flag()
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
         if not pointer:
@@ -158,7 +158,7 @@ class LlamaContext:
         be, and then nothing is: a text that is one state can only be removed as a whole, and of a sliding
         window those may be gone that the tokens before `begin` have to see."""
         self._check_sequence(sequence_id)
-        if self._window and begin > 0 and self._first_position(sequence_id) > max(0, begin - self._window):
+        if begin > 0 and not self.has_all_before(sequence_id, begin):
             return False
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
@@ -175,6 +175,26 @@ class LlamaContext:
         self._check_sequence(sequence_id)
         position: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence_id)
         return position
+
+    def has_all_before(self, sequence_id: int, position: int) -> bool:
+        """Whether what a token at `position` has to see of a sequence is there in all layers. What a
+        sliding window has left behind llama.cpp gives to others, also where there are empty cells and
+        all are to be kept (llama-kv-cache.cpp, `find_slot`), from the lowest position on."""
+        return self.has_all_from(sequence_id, position - self._window)
+
+    def has_all_from(self, sequence_id: int, position: int) -> bool:
+        """Whether the cells of a sequence from this position on are there in all layers."""
+        if not self._window:
+            return True
+        first: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
+        return first <= max(0, position)
+
+    @property
+    def is_moved_by_batches(self) -> bool:
+        """Whether a batch moves the memory of sequences that are not in it, and one that is broken off
+        leaves nothing to be believed. So it is with states (llama-memory-recurrent.cpp, `find_slot`): they
+        change places before anything is computed, and keep the positions that were to come."""
+        return self._has_state
 
     def save(self, sequence_id: int) -> StateArray | None:
         """The state of a sequence as llama.cpp writes it; None where it cannot."""
@@ -199,23 +219,6 @@ class LlamaContext:
             return True
         self.remove(sequence_id)
         return False
-
-    def _first_position(self, sequence_id: int) -> int:
-        """The lowest position with a cell in all layers, -1 where the sequence has none."""
-        position: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
-        return position
-
-    @property
-    def keeps_window_only(self) -> bool:
-        """Whether some layers forget what their sliding window has left behind."""
-        return self._window > 0
-
-    @property
-    def is_moved_by_batches(self) -> bool:
-        """Whether a batch moves the memory of sequences that are not in it, and one that is broken off
-        leaves nothing to be believed. So it is with states (llama-memory-recurrent.cpp, `find_slot`): they
-        change places before anything is computed, and keep the positions that were to come."""
-        return self._has_state
 
     def clear(self, *, wipes: bool = False) -> None:
         """Free all cells. `wipes`: overwrite them, too, since new states begin as 0 times what was there."""
@@ -246,7 +249,7 @@ def _bytes_at(data: StateArray) -> Any:
     return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
-def _make_stop_flag() -> tuple[Any, Any, Any]:
+def make_stop_flag() -> tuple[Any, Any, Any]:
     """An abort callback that costs nothing: the flag, the callback, and its argument.
 
     It is asked after every node of the graph, thousands of times in a batch, so it must not enter

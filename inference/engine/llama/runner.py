@@ -201,6 +201,8 @@ class LlamaRunner:
         num_positions = self._maps.get(target_id, _PLAIN).position(num_tokens)
         if self._context.last_position(source_id) + 1 < num_positions:
             return False
+        if not self._context.has_all_before(source_id, num_positions):
+            return False
         self._context.copy(source_id, target_id, num_positions)
         if self._context.last_position(target_id) + 1 == num_positions:
             return True
@@ -218,7 +220,7 @@ class LlamaRunner:
         if not self._can_share_prefixes:
             is_whole = begin == 0 and context.last_position(sequence_id) + 1 == end
             return context.save(sequence_id) if is_whole else None
-        if context.last_position(sequence_id) + 1 < end:
+        if context.last_position(sequence_id) + 1 < end or not context.has_all_from(sequence_id, begin):
             return None
         # llama.cpp writes whole sequences: this one has the part as its whole.
         context.copy(sequence_id, scratch_id, end, begin=begin)

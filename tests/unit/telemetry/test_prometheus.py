@@ -4,13 +4,13 @@ from inference.domain.admission_events import Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.outcomes import Outcome
 from inference.domain.rejection_reason import RejectionReason
-from inference.telemetry.prometheus import RequestMetrics, ServiceGauges
+from inference.telemetry.prometheus import ModelGauges, RequestMetrics
 from tests.unit.telemetry.summaries import summary
 
 
-def samples(metrics: RequestMetrics, gauges: ServiceGauges | None = None) -> dict[tuple[str, ...], float]:
+def samples(metrics: RequestMetrics, gauges: ModelGauges | None = None) -> dict[tuple[str, ...], float]:
     """By name and label values."""
-    text = metrics.exposition(gauges or ServiceGauges("tiny", True), ()).decode()
+    text = metrics.exposition([gauges or ModelGauges("tiny", True)], ()).decode()
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(text)
@@ -37,8 +37,8 @@ def test_an_answer_counts_under_the_names_of_vllm():
 def test_the_state_of_the_service_is_as_at_the_scrape():
     metrics = RequestMetrics(list)
 
-    before = samples(metrics, ServiceGauges("tiny", True, num_running=3, num_cells=8, num_cells_used=2))
-    after = samples(metrics, ServiceGauges("tiny", False, total_hit_tokens=5, total_prefill_tokens=10))
+    before = samples(metrics, ModelGauges("tiny", True, num_running=3, num_cells=8, num_cells_used=2))
+    after = samples(metrics, ModelGauges("tiny", False, total_hit_tokens=5, total_prefill_tokens=10))
 
     assert before["vllm:num_requests_running", "tiny"] == 3
     assert before["vllm:kv_cache_usage_perc", "tiny"] == 0.25
@@ -52,7 +52,7 @@ def test_what_is_kept_in_host_memory_is_told():
     metrics = RequestMetrics(list)
     cold = ColdPrefixStatistics(num_bytes=7, max_bytes=9, total_restores=2, total_restore_s=0.5)
 
-    found = samples(metrics, ServiceGauges("tiny", True, cold=cold))
+    found = samples(metrics, ModelGauges("tiny", True, cold=cold))
 
     assert found["skippy_host_cache_bytes", "tiny"] == 7
     assert found["skippy_host_cache_max_bytes", "tiny"] == 9
