@@ -78,8 +78,8 @@ class EngineCore:
             resume_headroom_tokens=config.resume_headroom_tokens,
             pacer=self._pacer,
         )
-        self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
         self.inbox = Inbox()
+        self._memory = KvMemory(runner, config, now_ts=clock.monotonic, wake=self.inbox.wake)
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids

@@ -82,6 +82,7 @@ class ScriptedRunner:
         self.copies: list[tuple[int, int, int]] = []
         self.copy_troubles: deque[bool | Exception] = deque()
         self.num_piece_tokens = 4
+        self.state_origin = "scripted"
         self.state_troubles: deque[bool | Exception] = deque()
         self.saved: list[tuple[int, int, int]] = []
         self.loaded: list[tuple[int, int, int]] = []
