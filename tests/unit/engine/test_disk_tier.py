@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -223,3 +225,44 @@ def test_a_folder_that_cannot_be_used_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         DiskTier(tmp_path / "file", origin="model", max_bytes=1000)
+
+
+KILLED_WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from inference.domain.cache_retention import CacheRetention
+from inference.engine.disk_tier import DiskTier
+from inference.engine.host_tier import StatePiece, checksum_of
+tier = DiskTier(Path(sys.argv[1]), origin="model", max_bytes=1 << 30)
+for index in range(100_000):
+    data = np.full(200_000, index % 256, dtype=np.uint8)
+    key = index.to_bytes(32, "big")
+    tier.write(StatePiece(key, data, checksum_of(data), CacheRetention.DAY))
+    tier.wait_idle(10)
+    print(index, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_whole_files(disk: Disk) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", KILLED_WRITER, str(disk.folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    with writer.stdout as lines:
+        for _ in range(5):
+            assert lines.readline()
+        writer.kill()
+        writer.wait()
+    tier = DiskTier(disk.folder, origin="model", max_bytes=1 << 30)
+    disk.open.append(tier)
+    wait_for(lambda: tier.statistics.num_files >= 5)
+    keys = list(tier._files)
+    tier.read(keys)
+    found: list[tuple[bytes, StatePiece | None]] = []
+    wait_for(lambda: found.extend(tier.take()) or len(found) == len(keys))
+    for key, one in found:
+        assert one is not None
+        assert (one.data == int.from_bytes(key, "big") % 256).all()
+    assert tier.statistics.total_damaged == 0
+    wait_for(lambda: not list(disk.folder.rglob("*.tmp")))
