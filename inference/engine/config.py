@@ -9,6 +9,8 @@ from inference.engine.hardware import HardwareConfig
 
 # LLAMA_MAX_SEQ: a context with more sequences is refused by llama.cpp.
 MAX_LANES = 256
+# So many rows of logits there are for guessed tokens however few sequences there can be.
+MIN_OUTPUTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,12 @@ class EngineConfig:
         from host memory."""
         has_place = self.num_lanes < min(MAX_LANES, self.max_batch_tokens)
         return self.has_prefix_cache and self.host_cache_bytes > 0 and has_place
+
+    @property
+    def max_outputs(self) -> int:
+        """Rows of logits that a batch may have: one for each lane, and behind guessed tokens as many as
+        there is room for. Fewer than there are KV sequences would end the process."""
+        return max(self.num_sequences, MIN_OUTPUTS)
 
     @property
     def effective_max_cached_cells(self) -> int:

@@ -31,6 +31,7 @@ from inference.engine.counters import EngineCounters
 from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
+from inference.engine.measured_runner import MeasuredRunner
 from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
@@ -66,17 +67,13 @@ class EngineCore:
         self._clock = clock
         self._deliver = deliver
         self._lanes = LanePool(config.num_lanes)
-        self._pacer = PrefillPacer(
-            target_step_s=config.target_step_s,
-            min_tokens=config.min_prefill_tokens,
-            max_tokens=config.max_batch_tokens,
-            max_beside_decodes=config.max_prefill_tokens_beside_decodes,
-        )
+        self._pacer = PrefillPacer.of(config)
         self._scheduler = Scheduler(
             num_cells=runner.num_cells,
             max_batch_tokens=config.max_batch_tokens,
             resume_headroom_tokens=config.resume_headroom_tokens,
             pacer=self._pacer,
+            max_outputs=runner.max_outputs,
         )
         self.inbox = Inbox()
         self._memory = KvMemory(runner, config, now_ts=clock.monotonic, wake=self.inbox.wake)
@@ -85,6 +82,9 @@ class EngineCore:
         self._end_token_ids = runner.end_token_ids
         self._counters = EngineCounters()
         self._meter = StepMeter(clock.monotonic())
+        self._steps = MeasuredRunner(
+            runner, clock=clock, counters=self._counters, meter=self._meter, pacer=self._pacer
+        )
 
     # -- a step ---------------------------------------------------------------------------------
 
@@ -163,24 +163,9 @@ class EngineCore:
                 sequence.leader.promise(sequence.num_awaited)
 
     def _run(self, plan: StepPlan) -> StepResult:
-        begin_ts = self._clock.monotonic()
-        try:
-            result = self._runner.run(plan)
-        except Exception:
-            logger.exception("A step with %d tokens failed", plan.num_tokens)
-            result = StepResult(StepOutcome.FAILED)
+        result = self._steps.run(plan)
         if result.is_memory_lost:
             self._memory.lose(self._scheduler.lose_cells())
-        end_ts = self._clock.monotonic()
-        self._meter.ran(end_ts - begin_ts, result.compute_s)
-        self._counters.num_steps += 1
-        self._counters.last_step_ts = end_ts
-        if plan.prefills and result.outcome is StepOutcome.DONE:
-            self._pacer.observe(
-                num_tokens=plan.num_tokens,
-                num_prefill_tokens=plan.num_prefill_tokens,
-                duration_s=end_ts - begin_ts,
-            )
         return result
 
     def _update(self, plan: StepPlan, result: StepResult) -> None:
@@ -207,6 +192,10 @@ class EngineCore:
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._counters.num_prefill_tokens += chunk.num_tokens
         events, end_token_ids = self._events, self._end_token_ids
+        if result.scores:
+            sequence = plan.prefills[0].sequence
+            events.append((sequence.sink, sequence.score(result.scores, now_ts)))
+            self._end_if_done(sequence)
         all_logprobs, all_forced = result.logprobs, result.forced
         for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
             if token_id in end_token_ids:
@@ -259,7 +248,7 @@ class EngineCore:
 
     def _resync(self, sequence: Sequence) -> None:
         """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
-        num_kept = self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1)
+        num_kept = self._memory.rewind(sequence.sequence_id, sequence.max_kept)
         if uncut(sequence, num_kept) < num_kept:
             num_kept = self._memory.rewind(sequence.sequence_id, uncut(sequence, num_kept))
         sequence.resync(num_kept)
@@ -301,6 +290,7 @@ class EngineCore:
             self._begin(sequence)
             if sequence.submission.holds:
                 self._hold(sequence)
+            self._end_if_done(sequence)
             self._memory.make_room(self._scheduler.num_cells_to_come)
 
     def _begin(self, sequence: Sequence) -> None:
@@ -322,6 +312,11 @@ class EngineCore:
             sequence.is_announced = True
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)
             self._events.append((sequence.sink, event))
+
+    def _end_if_done(self, sequence: Sequence) -> None:
+        """Nothing is to be generated, and what was asked of its prompt is known."""
+        if not sequence.max_tokens and not sequence.is_scoring:
+            self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
 
     def _fail(self, sequence: Sequence, error: SkippyError) -> None:
         self._counters.num_failed_sequences += 1

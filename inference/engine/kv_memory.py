@@ -98,7 +98,9 @@ class KvMemory:
 
     def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
         """What is there for all tokens that a sequence knows, or is being computed by one of
-        `leader_ids`."""
+        `leader_ids`. Nothing for one that needs the logits of its prompt, or no cells at all."""
+        if sequence.is_scoring or not sequence.max_tokens:
+            return PrefixMatch()
         return self._cache.find(
             sequence.request.cache_namespace,
             sequence.first(sequence.num_tokens),
@@ -148,7 +150,7 @@ class KvMemory:
         they would crowd out everybody else's."""
         sequence_id, num_tokens = sequence.sequence_id, sequence.num_computed
         self._cold.note_retention(sequence_id, retention_of(sequence.request))
-        if has_failed:
+        if has_failed or sequence.request.sibling_group:
             self._checkpoints.drop(sequence)
         else:
             self._checkpoints.leave(sequence)
@@ -178,6 +180,8 @@ class KvMemory:
     def begin_restore(self, sequence: Sequence) -> bool:
         """Let a sequence that has begun get what is kept of its other tokens outside of the cells, in
         the steps to come (its `num_to_restore` says so); False where that is not worth it."""
+        if sequence.is_scoring or not sequence.max_tokens:
+            return False
         return self._cold.begin(sequence) or self._checkpoints.begin(sequence)
 
     def copy_states(self, *, has_streams: bool) -> list[Sequence]:

@@ -28,6 +28,11 @@ class ModelRunner(Protocol):
         ...
 
     @property
+    def max_outputs(self) -> int:
+        """Rows of logits that a batch may have; at least one."""
+        ...
+
+    @property
     def end_token_ids(self) -> frozenset[int]:
         """The tokens with which the model ends an answer."""
         ...

@@ -44,6 +44,9 @@ class StepPlan:
     With `embeddings` (float32, one row for each token) these are computed instead of what the ids
     stand for; all of a batch or none of it. Without `is_causal` its tokens see those behind them, too.
     `places` (int32, 4 rows) are theirs in models that have them in a plane, instead of `positions`.
+
+    Behind each of its last `num_scored` rows the prompt goes on, and it is asked how likely that was; such a
+    batch has one chunk of one prompt, and nothing is drawn.
     """
 
     token_ids: TokenArray
@@ -56,6 +59,7 @@ class StepPlan:
     embeddings: EmbeddingArray | None = None
     is_causal: bool = True
     places: PlaceArray | None = None
+    num_scored: int = 0
 
     @classmethod
     def build(cls, decoding: list[Sequence], prefills: list[PrefillChunk]) -> StepPlan:
@@ -101,6 +105,17 @@ class StepPlan:
             places=np.concatenate(in_plane, axis=1) if len(in_plane) == len(chunks) else None,
         )
 
+    @classmethod
+    def build_scored(cls, sequence: Sequence, max_tokens: int) -> StepPlan:
+        """The next tokens of a prompt that is to be scored, up to its last one, whose row is drawn from.
+        Computed again after a preemption, it is not scored again."""
+        begin = sequence.num_computed
+        end = min(begin + max_tokens, sequence.num_prompt_tokens - 1)
+        plan = cls.build([], [PrefillChunk(sequence, end - begin, is_last=False)])
+        num_scored = max(0, end - max(begin, sequence.num_scored - 1))
+        plan.is_output[end - begin - num_scored :] = 1
+        return replace(plan, num_scored=num_scored)
+
     def is_for(self, decoding: list[Sequence]) -> bool:
         """Whether these sequences, and nothing else, are what it computes: then `repeat` will do."""
         return not self.prefills and self.decoding == tuple(decoding)
@@ -115,6 +130,11 @@ class StepPlan:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def num_outputs(self) -> int:
+        """Rows of logits: one for each of `outputs`, or those that are scored."""
+        return len(self.outputs) + self.num_scored
 
     @property
     def num_prefill_tokens(self) -> int:
@@ -146,7 +166,8 @@ class StepResult:
     has i where the answer is complete with that: its constraint lets nothing follow. `forced[i]` are
     tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
     `compute_s` of the time were in the model, the rest went to drawing. Where `is_memory_lost`, the batch
-    has taken everybody's cells with it, also of sequences that had no part in it.
+    has taken everybody's cells with it, also of sequences that had no part in it. `scores` are those of the
+    tokens behind the scored rows.
     """
 
     outcome: StepOutcome
@@ -157,6 +178,7 @@ class StepResult:
     forced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     compute_s: float = 0.0
     is_memory_lost: bool = False
+    scores: tuple[TokenLogprobs, ...] = ()
 
 
 NOTHING_DRAWN = -1

@@ -60,6 +60,8 @@ class SteppedEngine:
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
+        group: str = "",
+        num_prompt_logprobs: int | None = None,
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -76,6 +78,8 @@ class SteppedEngine:
             signals=signals,
             constraint=constraint,
             media=media,
+            sibling_group=group,
+            num_prompt_logprobs=num_prompt_logprobs,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission

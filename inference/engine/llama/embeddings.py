@@ -52,9 +52,9 @@ class LlamaEmbedder:
             model.pointer
         )
         num_sequences = min(MAX_STATES if has_state else MAX_LANES, sizes.max_batch_tokens)
-        params = context_params(config, num_sequences)
+        params = context_params(config, num_sequences, sizes.max_batch_tokens)
         params.n_ctx = sizes.num_cells
-        params.n_batch = params.n_ubatch = params.n_outputs_max = sizes.max_batch_tokens
+        params.n_batch = params.n_ubatch = sizes.max_batch_tokens
         params.n_threads = params.n_threads_batch = config.effective_batch_threads
         params.embeddings = True
         params.pooling_type = int(self._pooling)

@@ -7,13 +7,14 @@ from time import perf_counter
 
 import numpy as np
 
+from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
-from inference.engine.llama.logprobs import raw_rows
+from inference.engine.llama.logprobs import raw_rows, row_scores
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
@@ -89,6 +90,10 @@ class LlamaRunner:
         return self._model.tokenizer.num_tokens
 
     @property
+    def max_outputs(self) -> int:
+        return self._context.max_outputs
+
+    @property
     def end_token_ids(self) -> frozenset[int]:
         return self._end_token_ids
 
@@ -135,6 +140,8 @@ class LlamaRunner:
             return StepResult(
                 _OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s, is_memory_lost=is_memory_lost
             )
+        if plan.num_scored:
+            return StepResult(StepOutcome.DONE, compute_s=compute_s, scores=self._score(plan))
         if not plan.outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(len(plan.outputs))
@@ -147,6 +154,14 @@ class LlamaRunner:
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         ended = self._ended_rows() if self._constrained else frozenset()
         return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, compute_s)
+
+    def _score(self, plan: StepPlan) -> tuple[TokenLogprobs, ...]:
+        """How likely the prompt's tokens were behind the scored rows."""
+        chunk = plan.prefills[0]
+        sequence, end = chunk.sequence, chunk.sequence.num_computed + chunk.num_tokens
+        token_ids = sequence.request.prompt_token_ids[end - plan.num_scored + 1 : end + 1]
+        logits = self._context.logits(plan.num_scored)
+        return row_scores(logits, token_ids, sequence.request.num_prompt_logprobs or 0)
 
     def _force(self, plan: StepPlan, token_ids: list[int]) -> dict[int, tuple[int, ...]]:
         """What alone can follow the tokens just drawn, where nobody wants to know how likely it was. A row

@@ -191,3 +191,24 @@ def test_without_bytes_nothing_is_copied() -> None:
     engine.run()
     assert saved_at(engine) == []
     assert len(engine.runner.plans) == 4 + 3
+
+
+def test_answers_beside_each_other_leave_the_state_of_their_prompt_alone() -> None:
+    engine = make_engine()
+    for index in range(3):
+        request = make_request(f"r{index}", prompt=COMMON, group="siblings")
+        engine.submit(replace(request, prefix_boundary=150))
+    engine.run()
+    assert set(saved_at(engine)) == {150}
+    engine.check_all_free()
+
+
+def test_a_prompt_whose_logits_are_wanted_is_computed() -> None:
+    engine = make_engine()
+    submit(engine, "a")
+    engine.run()
+    request = replace(make_request("b", prompt=(*COMMON, 500)), num_prompt_logprobs=0)
+    sink = engine.submit(request)
+    engine.run()
+    assert num_cached(sink) == 0
+    engine.check_all_free()
