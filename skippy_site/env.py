@@ -41,10 +41,17 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
     port: Annotated[int, Meta(ge=1, le=65_535, description="port to listen at")] = 8000
     model: Annotated[
         str,
-        Meta(description="a GGUF file's path, or hf:org/repo/file.gguf; default: SmolLM2-135M-Instruct"),
+        Meta(
+            description="the first model: a GGUF file's path, or hf:org/repo/file.gguf; default: "
+            "SmolLM2-135M-Instruct. The first start makes it a row, and then rows hold (docs/models.md)"
+        ),
     ] = ""
     model_id: Annotated[
-        str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
+        str,
+        Meta(
+            max_length=200,
+            description="the first model's id, which clients send; default: from the file's name",
+        ),
     ] = ""
     max_requests_per_minute: Annotated[
         Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
