@@ -81,6 +81,15 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             ge=1, le=65_536, description="tokens computed at once within a step; fewer need smaller buffers"
         ),
     ] = 512
+    embedding_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_048_576,
+            description="tokens of one text that is embedded, at most; 0: 2,048, and 8,192 for a model that "
+            "only embeds and may read a text in parts",
+        ),
+    ] = 0
     gpu_layers: Annotated[
         str,
         Meta(

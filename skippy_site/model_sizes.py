@@ -27,6 +27,7 @@ ENGINE_FIELDS = (
     "media_threads",
     "batch",
     "micro_batch",
+    "embedding_tokens",
     "gpu_layers",
     "split_mode",
     "tensor_split",
