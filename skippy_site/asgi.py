@@ -163,7 +163,7 @@ def make_application(
 
 def served_models() -> list[str]:
     """The ids of all models that there are, loaded or not."""
-    return _runtime.fleet.known_ids()
+    return _runtime.fleet.recorded_ids()
 
 
 _clock = SystemClock()

@@ -19,7 +19,7 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.media_settings import MediaSettings
+from skippy_site.lora_settings import LoraSettings
 from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,7 +32,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(LoraSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -277,6 +277,7 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
         self.check_watching()
         self.check_chat()
         self.check_media()
+        _ = self.adapters
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):

@@ -36,6 +36,7 @@ ENGINE_FIELDS = (
     "kv_type_v",
     "flash_attention",
     "load_mode",
+    "swa_full",
     "prefix_cache",
 )
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")

@@ -105,6 +105,8 @@ class LocalEngineLoader:
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
         try:
+            if order.files.adapters:
+                await asyncio.to_thread(model.load_adapters, order.files.adapters)
             constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
             description = model.description(order.settings.id)
             embeddings = self._embeddings(order, model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from inference.domain.adapters import AdapterSettings
 from inference.domain.model import canonical_model_id
 from inference.domain.model_settings import LoadPolicy, ModelSettings
 from inference.model_rows.services import model_create, model_rows_changing
@@ -24,6 +25,7 @@ class FirstModel:
     id: str
     source: str
     projector_source: str = ""
+    adapters: tuple[AdapterSettings, ...] = ()
     is_named: bool = True
 
 
@@ -53,6 +55,7 @@ def _settings(first: FirstModel) -> ModelSettings:
         is_default=True,
         load_policy=LoadPolicy.ALWAYS,
         has_embeddings=True,
+        adapters=first.adapters,
     )
 
 

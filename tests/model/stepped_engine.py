@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
@@ -60,6 +61,7 @@ class SteppedEngine:
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
+        adapters: AdapterSet = (),
         group: str = "",
         num_prompt_logprobs: int | None = None,
     ) -> RecordingSink:
@@ -78,6 +80,7 @@ class SteppedEngine:
             signals=signals,
             constraint=constraint,
             media=media,
+            adapters=adapters,
             sibling_group=group,
             num_prompt_logprobs=num_prompt_logprobs,
         )

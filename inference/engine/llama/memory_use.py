@@ -54,7 +54,7 @@ def used_memory(
     num_mapped_bytes = 0
     for buffer, kind, num_bytes in buffers:
         device = next((name for name in by_name if buffer == name or buffer.startswith(f"{name}_")), HOST)
-        part = {"model": "weights", "KV": "kv", "RS": "kv"}.get(kind, "compute")
+        part = {"model": "weights", "LoRA": "weights", "KV": "kv", "RS": "kv"}.get(kind, "compute")
         sums[device][part] = sums[device].get(part, 0) + num_bytes
         if device == HOST and buffer.endswith(_MAPPED):
             num_mapped_bytes += num_bytes

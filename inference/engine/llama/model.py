@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import llama_cpp
 from inference.domain.model import ModelDescription
 from inference.engine.config import EngineConfig
 from inference.engine.hardware import ComputeDevice, LoadMode
+from inference.engine.llama.adapter_trial import try_adapter
+from inference.engine.llama.adapters import LlamaAdapters
 from inference.engine.llama.devices import list_devices, list_gpus
 from inference.engine.llama.library import build_name, has_unsafe_amx, log_bridge, start_backend
 from inference.engine.llama.lifetime import NativeLifetime
@@ -57,6 +59,7 @@ class LlamaModel:
         self.pointer = pointer
         self.path = path
         self.buffers = buffers
+        self.adapters = LlamaAdapters()
         self._config = config
         self._shape = read_shape(pointer, path.name)
         # With the memory that was free when it was loaded.
@@ -101,6 +104,16 @@ class LlamaModel:
             llama_cpp.llama_model_free(pointer)
             raise
         return model
+
+    def load_adapters(self, files: Mapping[str, Path]) -> None:
+        """Read LoRA adapters by their names, before a context is made; each is tried in another process
+        first, which reads the weights once. Raises ModelLoadError, which names the adapter."""
+        for name, path in files.items():
+            if not path.is_file():
+                raise ModelLoadError(f"There is no file {path} for the adapter {name!r}.")
+            try_adapter(name, path, self.path)
+        self.adapters = LlamaAdapters.load(self.pointer, files)
+        self.buffers = [*self.buffers, *self.adapters.buffers]
 
     def plan_context(self, config: EngineConfig) -> tuple[DeviceMemory, ...]:
         """What it takes with a context of these sizes. Raises ModelLoadError where KV cells and compute

@@ -7,6 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
@@ -58,6 +59,8 @@ class LlamaRunner:
         self._constrained: set[int] = set()
         # Those with pictures in a plane.
         self._maps: dict[int, PositionMap] = {}
+        # Those that the context computes with.
+        self._adapters: AdapterSet = ()
         # Steady decoding repeats its plan.
         self._last_plan: StepPlan | None = None
         self._last_samplers: list[Sampler] = []
@@ -105,6 +108,7 @@ class LlamaRunner:
         return self._can_share_prefixes
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
+        self._model.adapters.check(request.adapters)
         if request.signals is not None:
             self._watched.add(sequence_id)
         if request.num_top_logprobs is not None:
@@ -190,6 +194,9 @@ class LlamaRunner:
         is_repeated = plan is self._last_plan
         self._batch.fill(plan, is_repeated=is_repeated)
         if not is_repeated:
+            if plan.adapters != self._adapters:
+                self._context.set_adapters(plan.adapters)
+                self._adapters = plan.adapters
             self._last_plan = plan
             self._last_samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inference.domain.adapters import AppliedAdapter, adapter_namespace
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
@@ -217,6 +218,7 @@ class ScriptedRunner:
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
+            assert request.adapters == plan.adapters, "computed with adapters of others"
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
             cells = self.cells[sequence.sequence_id]
@@ -257,6 +259,7 @@ class ScriptedRunner:
             assert target_id in self.requests
             assert not self.cells[target_id]
             assert 0 < num_tokens <= len(self.cells[source_id])
+            assert self.can_share_prefixes or num_tokens == len(self.cells[source_id]), "cut"
         except (AssertionError, KeyError) as violation:
             self.violations.append(AssertionError(f"a wrong copy: {violation!r}"))
             raise
@@ -447,6 +450,12 @@ def make_request(
     )
 
 
+def with_adapters(request: GenerationRequest, *adapters: AppliedAdapter) -> GenerationRequest:
+    """In a namespace of its own, as it must be."""
+    namespace = request.cache_namespace + adapter_namespace(adapters)
+    return replace(request, adapters=adapters, cache_namespace=namespace)
+
+
 def score_of(place: int, token_id: int) -> float:
     """What the scripted runner says of a prompt's token."""
     return -place - token_id / 1000
@@ -475,7 +484,13 @@ class Engine:
     test asks for it: the prompts of most tests begin alike, and that is not what they are about."""
 
     def __init__(
-        self, *, num_lanes: int = 4, num_cells: int = 4096, has_prefix_cache: bool = False, **config: float
+        self,
+        *,
+        num_lanes: int = 4,
+        num_cells: int = 4096,
+        has_prefix_cache: bool = False,
+        can_share_prefixes: bool = True,
+        **config: float,
     ) -> None:
         self.clock = ManualClock()
         self.admission = FifoAdmission()
@@ -492,6 +507,7 @@ class Engine:
             num_sequences=self.config.num_sequences,
             clock=self.clock,
         )
+        self.runner.can_share_prefixes = can_share_prefixes
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
         self.sinks: dict[str, RecordingSink] = {}
         self.submissions: dict[str, Submission] = {}
