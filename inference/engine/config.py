@@ -9,6 +9,8 @@ from inference.engine.hardware import HardwareConfig
 
 # LLAMA_MAX_SEQ: a context with more sequences is refused by llama.cpp.
 MAX_LANES = 256
+# So many rows of logits there are for guessed tokens however few sequences there can be.
+MIN_OUTPUTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,12 @@ class EngineConfig:
         if not self.has_prefix_cache:
             return self.num_lanes
         return min(self.num_lanes + self.max_cached_entries, MAX_LANES, self.max_batch_tokens)
+
+    @property
+    def max_outputs(self) -> int:
+        """Rows of logits that a batch may have: one for each lane, and behind guessed tokens as many as
+        there is room for. Fewer than there are KV sequences would end the process."""
+        return max(self.num_sequences, MIN_OUTPUTS)
 
     @property
     def effective_max_cached_cells(self) -> int:

@@ -28,6 +28,9 @@ from inference.domain.events import (
 )
 from inference.engine.config import EngineConfig
 from inference.engine.counters import EngineCounters
+from inference.engine.drafting.draft_governor import DraftGovernor
+from inference.engine.drafting.draft_verdict import apply_run
+from inference.engine.drafting.speculation import Speculation
 from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
@@ -60,25 +63,20 @@ class EngineCore:
         admission: AdmissionSource,
         clock: Clock,
         deliver: Deliver,
+        *,
+        governor: DraftGovernor | None = None,
     ) -> None:
         self._runner = runner
         self._admission = admission
         self._clock = clock
         self._deliver = deliver
         self._lanes = LanePool(config.num_lanes)
-        self._pacer = PrefillPacer(
-            target_step_s=config.target_step_s,
-            min_tokens=config.min_prefill_tokens,
-            max_tokens=config.max_batch_tokens,
-            max_beside_decodes=config.max_prefill_tokens_beside_decodes,
-        )
-        self._scheduler = Scheduler(
-            num_cells=runner.num_cells,
-            max_batch_tokens=config.max_batch_tokens,
-            resume_headroom_tokens=config.resume_headroom_tokens,
-            pacer=self._pacer,
-        )
+        self._pacer = PrefillPacer.of(config)
         self._memory = KvMemory(runner, config)
+        self._speculation = Speculation(runner, config, self._memory, governor or DraftGovernor())
+        self._scheduler = Scheduler(
+            config, num_cells=runner.num_cells, pacer=self._pacer, speculation=self._speculation
+        )
         self.inbox = Inbox()
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
@@ -170,6 +168,8 @@ class EngineCore:
         self._meter.ran(end_ts - begin_ts, result.compute_s)
         self._counters.num_steps += 1
         self._counters.last_step_ts = end_ts
+        if self._speculation.members:
+            self._speculation.observe(plan, result, end_ts - begin_ts)
         if plan.prefills and result.outcome is StepOutcome.DONE:
             self._pacer.observe(
                 num_tokens=plan.num_tokens,
@@ -182,7 +182,8 @@ class EngineCore:
         if result.outcome is StepOutcome.DONE:
             self._apply(plan, result)
         elif result.outcome is StepOutcome.NO_CELLS:
-            self._make_room()
+            if not plan.drafted:  # else the next step has no drafts, and nobody has to give way
+                self._make_room()
         else:
             for sequence in plan.sequences:
                 self._resync(sequence)
@@ -224,6 +225,14 @@ class EngineCore:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
             elif num_generated >= sequence.max_tokens:
                 self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
+        for drafted, run in zip(plan.drafted, result.runs, strict=True):
+            verdict = apply_run(drafted, run, self._memory, end_token_ids, now_ts)
+            self._counters.num_generated_tokens += len(verdict.batch.token_ids)
+            events.append((drafted.sequence.sink, verdict.batch))
+            if verdict.has_failed:
+                self._fail(drafted.sequence, GenerationFailed(FAILED_MESSAGE))
+            elif verdict.reason is not None:
+                self._end(drafted.sequence, Finished(verdict.reason, now_ts))
 
     def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
         """Where its hook is to hear of its last token, say it and let the sequence stand still."""
@@ -287,6 +296,7 @@ class EngineCore:
         sequence = Sequence(grant, lane, order=self._counters.num_sequences, sequence_id=sequence_id)
         self._active[sequence.submission] = sequence
         self._scheduler.add(sequence)
+        self._speculation.add(sequence)
         try:
             self._runner.open(sequence.sequence_id, sequence.request)
         except Exception:
@@ -322,6 +332,7 @@ class EngineCore:
         unless it failed: who knows what is in them."""
         del self._active[sequence.submission]
         self._scheduler.remove(sequence)
+        self._speculation.remove(sequence)
         sequence.end()
         try:
             self._memory.retire(sequence, has_failed=isinstance(event, Failed))
@@ -344,6 +355,7 @@ class EngineCore:
         for sequence in self._scheduler.sequences:
             self._active.pop(sequence.submission, None)
             self._scheduler.remove(sequence)
+            self._speculation.remove(sequence)
             sequence.end()
             sequence.lane.release()
             sequence.grant.release(num_output_tokens=sequence.num_generated)
@@ -368,20 +380,18 @@ class EngineCore:
             lanes=self._lanes,
             memory=self._memory,
             scheduler=self._scheduler,
+            speculation=self._speculation,
             meter=self._meter,
         )
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless lanes, sequences and the registry agree."""
-        self._lanes.check_integrity()
-        self._scheduler.check_integrity()
         sequences = self._scheduler.sequences
+        self._lanes.check_integrity([sequence.lane for sequence in sequences])
+        self._scheduler.check_integrity()
         self._memory.check_integrity(sequences)
         if set(sequences) != set(self._active.values()):
             raise AssertionError("the scheduler and the registry hold different sequences")
-        held = [sequence.lane.index for sequence in sequences if sequence.lane.is_held]
-        if len(set(held)) != len(sequences) or len(held) != self._lanes.statistics.num_used:
-            raise AssertionError(f"{len(sequences)} sequences hold lanes {held}, {self._lanes!r}")
 
     def __repr__(self) -> str:
         num_steps = self._counters.num_steps

@@ -58,6 +58,11 @@ class KvMemory:
         """Distinct cells of running sequences."""
         return self._cache.num_cells_running
 
+    @property
+    def num_cells_free(self) -> int:
+        """Cells that nobody has, not even the cache."""
+        return self._cache.num_cells_free
+
     # -- sequences ------------------------------------------------------------------------------
 
     def open(self, request: GenerationRequest) -> int:

@@ -58,7 +58,7 @@ class ModelShape:
         activations = num_tokens * (2 * self.feed_forward_width + 4 * self.width) * 4
         mask = config.num_cells * num_tokens * (2 if has_flash else 4)
         scores = 0 if has_flash else config.num_cells * num_tokens * self.num_heads * 4
-        logits = config.num_sequences * self.num_vocabulary * 4
+        logits = config.max_outputs * self.num_vocabulary * 4
         return activations + mask + scores + logits
 
 

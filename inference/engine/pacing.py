@@ -7,6 +7,8 @@ follows from how long such steps took.
 
 from __future__ import annotations
 
+from inference.engine.config import EngineConfig
+
 # How much one step counts against those before it. A third forgets a disturbed step in about five.
 WEIGHT = 0.3
 # Steps with fewer prompt tokens than this say little about what a prompt token costs.
@@ -31,6 +33,15 @@ class PrefillPacer:
         self._max_tokens = max_tokens
         self._max_beside_decodes = max_beside_decodes
         self._token_s: float | None = None
+
+    @classmethod
+    def of(cls, config: EngineConfig) -> PrefillPacer:
+        return cls(
+            target_step_s=config.target_step_s,
+            min_tokens=config.min_prefill_tokens,
+            max_tokens=config.max_batch_tokens,
+            max_beside_decodes=config.max_prefill_tokens_beside_decodes,
+        )
 
     def budget(self, num_decodes: int) -> int:
         """Prompt tokens that fit beside `num_decodes` decoding sequences; at least 1."""

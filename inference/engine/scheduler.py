@@ -6,6 +6,8 @@ decodes come first, and prompts share what is left of a budget (pacing.py).
 
 from __future__ import annotations
 
+from inference.engine.config import EngineConfig
+from inference.engine.drafting.speculation import Speculation
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import PrefillChunk, StepPlan
 from inference.engine.sequence import (
@@ -40,12 +42,13 @@ class Scheduler:
     """
 
     def __init__(
-        self, *, num_cells: int, max_batch_tokens: int, resume_headroom_tokens: int, pacer: PrefillPacer
+        self, config: EngineConfig, *, num_cells: int, pacer: PrefillPacer, speculation: Speculation
     ) -> None:
         self._num_cells = num_cells
-        self._max_batch_tokens = max_batch_tokens
-        self._resume_headroom_tokens = resume_headroom_tokens
+        self._max_batch_tokens = config.max_batch_tokens
+        self._resume_headroom_tokens = config.resume_headroom_tokens
         self._pacer = pacer
+        self._speculation = speculation
         self._sequences: list[Sequence] = []
         self._num_preempted = 0
         self._last_plan: StepPlan | None = None
@@ -84,6 +87,11 @@ class Scheduler:
             prefills = share(waiting, self._pacer.budget(len(decoding)))
         if not decoding and not prefills:
             return None
+        if self._speculation.members and not prefills and not self._num_preempted:
+            drafted = self._speculation.draft(decoding)
+            if drafted:
+                guessed = {one.sequence for one in drafted}
+                return StepPlan.build_drafted([one for one in decoding if one not in guessed], drafted)
         last = self._last_plan
         if not prefills and last is not None and last.is_for(decoding):
             return last.repeat()

@@ -12,6 +12,7 @@ from inference.domain.events import Event
 from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest
+from inference.domain.speculation import SpeculationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.llama import LlamaModel, LlamaRunner
@@ -60,6 +61,7 @@ class SteppedEngine:
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
+        speculation: SpeculationRequest | None = None,
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -76,6 +78,7 @@ class SteppedEngine:
             signals=signals,
             constraint=constraint,
             media=media,
+            speculation=speculation,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission

@@ -73,7 +73,7 @@ class LlamaBatch:
         self._sequence_ids[:num_tokens] = plan.sequence_ids
         self._is_output[:num_tokens] = plan.is_output
         self.struct.n_tokens = num_tokens
-        self.num_outputs = len(plan.outputs)
+        self.num_outputs = plan.num_outputs
 
     def _set_embeddings(self, rows: EmbeddingArray | None, num_tokens: int) -> None:
         """A batch has token ids or embeddings; the other pointer is null."""

@@ -59,10 +59,11 @@ class LlamaContext:
             model.pointer
         )
         num_sequences = config.num_lanes if has_state else config.num_sequences
-        params = context_params(config, num_sequences)
+        max_outputs = num_sequences if has_state else config.max_outputs
+        params = context_params(config, num_sequences, max_outputs)
         self._model = model
         self._num_sequences = num_sequences
-        self._max_outputs = num_sequences
+        self._max_outputs = max_outputs
         self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)

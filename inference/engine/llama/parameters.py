@@ -76,7 +76,7 @@ def probe_params() -> Any:
     return params
 
 
-def context_params(config: EngineConfig, num_sequences: int) -> Any:
+def context_params(config: EngineConfig, num_sequences: int, max_outputs: int) -> Any:
     """A `llama_context_params`, without a callback to abort."""
     hardware = config.hardware
     params = llama_cpp.llama_context_default_params()
@@ -84,9 +84,9 @@ def context_params(config: EngineConfig, num_sequences: int) -> Any:
     params.n_batch = config.max_batch_tokens
     params.n_ubatch = min(config.max_ubatch_tokens, config.max_batch_tokens)
     params.n_seq_max = num_sequences
-    # One token is drawn for each lane and step; the default would reserve a row for each token.
-    # Fewer rows than sequences would end the process.
-    params.n_outputs_max = num_sequences
+    # One token is drawn for each lane and step, and some behind drafts; the default would reserve a row
+    # for each token. Fewer rows than sequences would end the process.
+    params.n_outputs_max = max_outputs
     params.kv_unified = True
     params.n_threads = config.effective_threads
     params.n_threads_batch = config.effective_batch_threads

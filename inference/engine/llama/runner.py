@@ -12,14 +12,16 @@ from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
+from inference.engine.llama.draft_check import draw_runs
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import DeviceMemory
-from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
+from inference.engine.plan import NOTHING_DRAWN, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.positions import PositionMap
+from inference.engine.sequence import Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -122,9 +124,15 @@ class LlamaRunner:
             if status not in _OUTCOMES:
                 logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
             return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s)
-        if not plan.outputs:
+        if not self._batch.num_outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
-        logits = self._context.logits(len(plan.outputs))
+        logits = self._context.logits(self._batch.num_outputs)
+        runs: tuple[DrawnRun, ...] = ()
+        if plan.drafted:
+            samplers = [self._samplers[one.sequence.sequence_id] for one in plan.drafted]
+            num_plain = len(plan.outputs)
+            runs = draw_runs(logits[num_plain:], plan.drafted, samplers, self._end_token_ids, self._force_one)
+            logits = logits[:num_plain]
         asked = {}
         if self._scored:
             asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
@@ -133,25 +141,28 @@ class LlamaRunner:
         forced = self._force(plan, token_ids) if self._constrained else {}
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         ended = self._ended_rows() if self._constrained else frozenset()
-        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, compute_s)
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, runs, compute_s)
 
     def _force(self, plan: StepPlan, token_ids: list[int]) -> dict[int, tuple[int, ...]]:
         """What alone can follow the tokens just drawn, where nobody wants to know how likely it was. A row
         whose constraint fails at that has nothing drawn."""
         all_forced = {}
         for row, (sequence, sampler) in enumerate(zip(plan.outputs, self._last_samplers, strict=True)):
-            sequence_id = sequence.sequence_id
-            if sequence_id not in self._constrained or token_ids[row] == NOTHING_DRAWN:
+            if sequence.sequence_id not in self._constrained or token_ids[row] == NOTHING_DRAWN:
                 continue
-            if sequence_id in self._scored or sequence_id in self._watched:
-                continue
-            num_left = sequence.max_tokens - sequence.num_generated - 1
-            forced = take_forced(sampler, min(num_left, MAX_FORCED_TOKENS), self._end_token_ids)
+            forced = self._force_one(sequence, sampler, 1)
             if forced is None:
                 token_ids[row] = NOTHING_DRAWN
             elif forced:
                 all_forced[row] = forced
         return all_forced
+
+    def _force_one(self, sequence: Sequence, sampler: Sampler, num_drawn: int) -> tuple[int, ...] | None:
+        """What alone can follow its last token, of which this step drew `num_drawn`; None: a failure."""
+        if sequence.sequence_id in self._scored or sequence.sequence_id in self._watched:
+            return ()
+        num_left = sequence.num_left_to_generate - num_drawn
+        return take_forced(sampler, min(num_left, MAX_FORCED_TOKENS), self._end_token_ids)
 
     def _ended_rows(self) -> frozenset[int]:
         """Rows after whose token nothing else may come."""

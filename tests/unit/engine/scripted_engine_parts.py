@@ -17,11 +17,12 @@ from inference.domain.events import Event, Failed, Finished, TokenBatch
 from inference.domain.media_run import MediaRun, media_token_ids
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
+from inference.domain.speculation import SpeculationMode, SpeculationRequest
 from inference.domain.timings import Timings
-from inference.engine.config import EngineConfig
+from inference.engine.config import MIN_OUTPUTS, EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.memory_plan import DeviceMemory
-from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.plan import NOTHING_DRAWN, DraftedDecode, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.sequence import Sequence
 
 END_TOKEN = 2
@@ -152,7 +153,27 @@ class ScriptedRunner:
             if self.ends(one.request, self.num_drawn[one.request.request_id])
         }
         forced = {row: tokens for row, tokens in forced.items() if tokens}
-        return StepResult(StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced)
+        runs = tuple(self._draw_run(one) for one in plan.drafted)
+        return StepResult(
+            StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced, runs=runs
+        )
+
+    def _draw_run(self, drafted: DraftedDecode) -> DrawnRun:
+        """One token for each row, as long as the guesses are right and nothing ends or forces."""
+        sequence = drafted.sequence
+        tokens: list[int] = []
+        for guess in (*drafted.token_ids, None):
+            tokens.append(self._next(sequence.sequence_id))
+            num_left = sequence.max_tokens - sequence.num_generated - len(tokens)
+            name = sequence.request.request_id
+            num_forced = min(self.force(sequence.request, self.num_drawn[name] - 1), num_left)
+            if sequence.watch is not None or tokens[-1] in (END_TOKEN, NOTHING_DRAWN):
+                num_forced = 0
+            forced = tuple([self._next(sequence.sequence_id) for _ in range(num_forced)])
+            is_ended = self.ends(sequence.request, self.num_drawn[name])
+            if tokens[-1] != guess or forced or is_ended or not num_left:
+                break
+        return DrawnRun(tuple(tokens), forced, is_ended=is_ended)
 
     def _force(self, sequence: Sequence) -> tuple[int, ...]:
         request = sequence.request
@@ -183,11 +204,15 @@ class ScriptedRunner:
             assert position == follows, f"position {position} of {sequence_id} does not follow {follows}"
             expected[sequence_id] = position + 1
         marked = plan.sequence_ids[plan.is_output.astype(bool)].tolist()
-        assert marked == [sequence.sequence_id for sequence in plan.outputs]
+        ids_of_drafts = [one.sequence.sequence_id for one in plan.drafted for _ in range(one.num_rows)]
+        assert marked == [sequence.sequence_id for sequence in plan.outputs] + ids_of_drafts
+        assert len(marked) == plan.num_outputs <= max(self.num_sequences, MIN_OUTPUTS)
+        guesses = {one.sequence: one.token_ids for one in plan.drafted}
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
+            known += guesses.get(sequence, ())
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
             cells = self.cells[sequence.sequence_id]
             assert [cell.token_id for cell in cells] + rows == known[: len(cells) + len(rows)]
@@ -365,6 +390,7 @@ def make_request(
     ignore_eos: bool = False,
     namespace: str = "",
     signals: SignalRequest | None = None,
+    max_draft_tokens: int = 0,
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
@@ -376,6 +402,9 @@ def make_request(
         ignore_eos,
         cache_namespace=namespace,
         signals=signals,
+        speculation=(
+            SpeculationRequest(SpeculationMode.PROMPT_LOOKUP, max_draft_tokens) if max_draft_tokens else None
+        ),
     )
 
 
