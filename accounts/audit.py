@@ -50,7 +50,7 @@ def change_record(
     *,
     action: ChangeAction,
     kind: str,
-    subject_id: int,
+    subject_id: int | None,
     label: str,
     user_id: int | None = None,
     changes: Mapping[str, Any] | None = None,

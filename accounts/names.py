@@ -23,15 +23,15 @@ _REFUSED_CATEGORIES = {
 }
 
 
-def validate_name(name: str) -> None:
+def validate_name(name: str, *, max_length: int = MAX_NAME_LENGTH) -> None:
     """Raises ValidationError (codes: blank, too_long, bad_character) with a sentence for people.
 
     The character is named by its code point, since showing it is what must not be done.
     """
     if not name.strip():
         raise ValidationError("A name is needed.", code="blank")
-    if len(name) > MAX_NAME_LENGTH:
-        raise ValidationError(f"A name has at most {MAX_NAME_LENGTH} characters.", code="too_long")
+    if len(name) > max_length:
+        raise ValidationError(f"A name has at most {max_length} characters.", code="too_long")
     for character in name:
         what = _REFUSED_CATEGORIES.get(unicodedata.category(character))
         if what is None and character in _BIDI_CONTROLS:

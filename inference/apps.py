@@ -9,3 +9,8 @@ class InferenceConfig(AppConfig):
     name = "inference"
     verbose_name = "Inference"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from inference.model_rows.history import audit_model_rows
+
+        audit_model_rows()

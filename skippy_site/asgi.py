@@ -32,10 +32,11 @@ from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
-from inference.ledger.database_calls import in_database  # noqa: E402
+from inference.ledger.database_calls import database_parameters, in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
+from inference.ledger.live_listener import LiveListener  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
@@ -59,10 +60,7 @@ async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
 
 def make_ledger(clock: Clock) -> GenerationLedger:
     """The records of this process, in the state folder and in Django's database."""
-    ours = ("context", "cursor_factory", "prepare_threshold", "connect_timeout")
-    parameters = {
-        name: value for name, value in connection.get_connection_params().items() if name not in ours
-    }
+    parameters = database_parameters()
     return GenerationLedger(
         settings.STATE.journal, make_store=lambda: PostgresRecordStore(parameters), clock=clock
     )
@@ -179,5 +177,6 @@ lifespan = SiteLifespan(
     _last_used,
     _limit_desk,
     _watching.telemetry,
+    live_listener=LiveListener(database_parameters(), _ledger.live),
     prepare_database=make_partitions,
 )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
 from inference.ledger.generation_ledger import GenerationLedger
+from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
 
@@ -32,6 +33,7 @@ class SiteLifespan:
         limit_desk: SharedLimitDesk,
         telemetry: TelemetryPipeline,
         *,
+        live_listener: LiveListener,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -41,6 +43,7 @@ class SiteLifespan:
         self._last_used = last_used
         self._limit_desk = limit_desk
         self._telemetry = telemetry
+        self._live_listener = live_listener
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
@@ -53,6 +56,7 @@ class SiteLifespan:
             asyncio.create_task(self._last_used.run()),
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._prepare()),
+            asyncio.create_task(self._live_listener.run()),
         ]
 
     def begin_drain(self) -> None:

@@ -96,6 +96,9 @@ PERSONAL_DATA_HOLDERS = [
     "inference.ledger.personal_data.IdempotentRequestHolder",
 ]
 
+# Makes inference.model_rows.checks.ModelChecks.
+MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
+
 REST_FRAMEWORK = drf.REST_FRAMEWORK
 SPECTACULAR_SETTINGS = drf.SPECTACULAR_SETTINGS
 

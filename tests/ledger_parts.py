@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
+from inference.domain.errors import SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.record_ids import new_record_id
@@ -48,6 +49,8 @@ class Live:
 
     ending: RequestSummary = field(default_factory=summary)
     usage: Usage | None = None
+    interruptions: list[SkippyError] = field(default_factory=list)
+    is_ending: bool = False
 
     @property
     def record_id(self) -> UUID:
@@ -66,6 +69,11 @@ class Live:
             finish_reason=None,
             usage=self.usage,
         )
+
+    def interrupt(self, error: SkippyError) -> bool:
+        if not self.is_ending:
+            self.interruptions.append(error)
+        return not self.is_ending
 
     def after(self, total_s: float) -> None:
         self.ending = replace(self.ending, total_s=total_s)

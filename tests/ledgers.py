@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.ledger import LedgerStatistics, LiveRequest
@@ -14,6 +15,7 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self.opened: list[RequestSummary] = []
+        self.live: dict[UUID, LiveRequest] = {}
         self.noted: list[RequestSummary] = []
         self.records: list[RequestSummary] = []
         self.fault: str | None = None
@@ -25,12 +27,14 @@ class MemoryLedger:
         if self.fault is not None:
             raise ServiceUnavailable(f"No records: {self.fault}.")
         self.opened.append(live.summary_now())
+        self.live[live.record_id] = live
 
     def note(self, live: LiveRequest) -> None:
         self.noted.append(live.summary_now())
 
     def record(self, summary: RequestSummary) -> asyncio.Future[None]:
         self.records.append(summary)
+        self.live.pop(summary.record_id, None)
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unsafe.append(safe)
         if self.is_quick:

@@ -29,7 +29,7 @@ class ChangeSerializer(serializers.Serializer):
     request_id = serializers.CharField()
     action = serializers.ChoiceField(choices=ChangeAction.values)
     subject_kind = serializers.CharField()
-    subject_id = serializers.IntegerField()
+    subject_id = serializers.IntegerField(allow_null=True)
     subject_label = serializers.CharField()
     subject_user_id = serializers.IntegerField(allow_null=True)
     changes = serializers.DictField(child=serializers.ListField())

@@ -18,13 +18,15 @@ class ChangeAction(models.TextChoices):
     DELETED = "deleted"
     EXPORTED = "exported"
     ERASED = "erased"
+    CANCELLED = "cancelled"
 
 
 class AdministrativeChange(models.Model):
     """One change of one thing, written in the transaction of the change and never changed again, except
     that names are taken out of it when a user is erased.
 
-    Users, keys and things are plain numbers with their names beside them: the history outlives them.
+    Users, keys and things are plain numbers with their names beside them: the history outlives them. What
+    has no number (a request) has its label alone.
     `changes` maps a field to [from, to]; a secret is only said to have changed (`accounts.audit`).
     """
 
@@ -36,7 +38,7 @@ class AdministrativeChange(models.Model):
     request_id = models.CharField("request id", max_length=64, blank=True)
     action = models.CharField("what", max_length=16, choices=ChangeAction.choices)
     subject_kind = models.CharField("kind of thing", max_length=32)
-    subject_id = models.BigIntegerField("id of the thing")
+    subject_id = models.BigIntegerField("id of the thing", null=True)
     subject_label = models.CharField("thing", max_length=MAX_LABEL_LENGTH)
     subject_user_id = models.BigIntegerField("id of the user concerned", null=True)
     changes = models.JSONField("changes", default=dict)

@@ -30,6 +30,7 @@ from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.limit_gate import LimitGate
 from inference.streaming.event_channel import EventChannel, ReceiverLost
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import session_key
@@ -151,6 +152,12 @@ class GeneratingConsumer(ApiConsumer):
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         lifecycle = self._lifecycle
         assert principal is not None and lifecycle is not None and self.limit_gate is not None
+        async with lifecycle.interruption:
+            await self._answer(request, principal, lifecycle, self.limit_gate)
+
+    async def _answer(
+        self, request: HttpRequest, principal: Principal, lifecycle: RequestLifecycle, limit_gate: LimitGate
+    ) -> None:
         asked = await self.read(request)
         lifecycle.note_request(
             model=asked.model,
@@ -167,11 +174,11 @@ class GeneratingConsumer(ApiConsumer):
         try:
             async with asyncio.timeout(limit_s) as time_limit:
                 caller = self._caller(principal, lifecycle)
-                lifecycle.when_ended(self.limit_gate.close)
+                lifecycle.when_ended(limit_gate.close)
                 self._runtime.check_ready()
                 # What the key may not use does not exist for it.
                 self._runtime.catalog.model(asked.model, may_use=principal.limits.allows_model)
-                await self.limit_gate.check_spent()
+                await limit_gate.check_spent()
                 await self._generate(asked, caller, lifecycle, keeper)
         except TimeoutError:
             if not time_limit.expired():

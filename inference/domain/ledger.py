@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from inference.domain.errors import SkippyError
 from inference.domain.outcomes import RequestSummary
 
 
@@ -23,6 +24,10 @@ class LiveRequest(Protocol):
 
     def summary_now(self) -> RequestSummary:
         """Its record if the process were to end now."""
+        ...
+
+    def interrupt(self, error: SkippyError) -> bool:
+        """End it with `error`, which its client is told; False where it is ending already."""
         ...
 
 

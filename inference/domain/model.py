@@ -36,6 +36,15 @@ class ModelDescription:
     media_kinds: frozenset[MediaKind] = frozenset()
 
 
+_MAIN = re.compile(r"@main(?=:|\Z)")
+
+
+def canonical_model_id(model_id: str) -> str:
+    """The id without its first "@main" that stands before a colon or at the end: clients of hub
+    names add that revision, and it means the id itself."""
+    return _MAIN.sub("", model_id, count=1)
+
+
 def id_from_file_name(path: Path) -> str:
     """`SmolLM2-135M-Instruct-Q8_0.gguf` → `SmolLM2-135M-Instruct`: the kind of weights is a detail of
     the installation, clients should not have to follow it."""

@@ -1,7 +1,7 @@
 """One model as an administrator set it up: where it comes from, how it runs, who may use it.
 
-Rows of a table in the end (inference/models.py); here without a database, for whoever loads and serves
-them.
+Rows of a table in the end (inference/models/model_row.py); here without a database, for whoever loads and
+serves them.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class ModelStatus:
 
 
 class ModelStore(Protocol):
-    """The rows, as the process that serves them sees them. Raises OSError or the database's own errors
-    where it is away; what was read before then goes on to hold."""
+    """The rows, as the process that serves them sees them. Raises ServiceUnavailable where the database is
+    away; what was read before then goes on to hold."""
 
     async def settings(self) -> tuple[ModelSettings, ...]:
         """All models that are enabled, in the order in which they were added."""
@@ -105,4 +105,8 @@ class ModelStore(Protocol):
 
     async def report(self, statuses: tuple[ModelStatus, ...]) -> None:
         """Say how it is with each of them in this process, and that it lives."""
+        ...
+
+    async def close(self) -> None:
+        """The process ends: what it has reported does not hold any more."""
         ...

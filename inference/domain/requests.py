@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference.domain.adapters import AppliedAdapter
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.constraint import OutputConstraint
 from inference.domain.media_run import MediaRun
 from inference.domain.priority import PriorityClass
@@ -75,8 +76,8 @@ class GenerationRequest:
     given, in their order; there, and only there, the ids are below 0. Those of the same `sibling_group`
     ("": none) begin with the same prompt, which is computed once however short it is.
     `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's.
-    `adapters` change the model's weights. An answer whose next token does not come within
-    `max_token_gap_s` (None: no limit) fails.
+    `adapters` change the model's weights. `cache_retention` says how long what was computed may be
+    kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails.
     """
 
     request_id: str
@@ -95,6 +96,7 @@ class GenerationRequest:
     sibling_group: str = ""
     num_prompt_logprobs: int | None = None
     adapters: tuple[AppliedAdapter, ...] = ()
+    cache_retention: CacheRetention = CacheRetention.UNSAID
     speculation: SpeculationRequest | None = None
     max_token_gap_s: float | None = None
 

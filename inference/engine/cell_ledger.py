@@ -63,6 +63,11 @@ class CellLedger:
         self._idle.discard(sequence_id)
         heapq.heappush(self._free, sequence_id)
 
+    @property
+    def sequence_ids(self) -> set[int]:
+        """All that are not free."""
+        return set(self._lengths)
+
     def length(self, sequence_id: int) -> int:
         """Cells that a sequence holds, shared ones included."""
         return self._lengths[sequence_id]

@@ -34,6 +34,8 @@ class EngineConfig:
     run and those that ended, of which at most `max_cached_entries` are kept, each of at least
     `min_cached_tokens` tokens, together in at most `max_cached_cells` cells (0: a quarter of all): cells
     that nobody uses make every step a little slower.
+    `host_cache_bytes`: memory of the machine for what the cells have no room for (cold_prefixes.py); 0:
+    it is computed again.
     `hardware`: devices, KV types and how weights are loaded.
     """
 
@@ -52,6 +54,7 @@ class EngineConfig:
     max_cached_entries: int = 64
     min_cached_tokens: int = 64
     max_cached_cells: int = 0
+    host_cache_bytes: int = 0
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
 
     def __post_init__(self) -> None:
@@ -66,9 +69,9 @@ class EngineConfig:
             )
         if self.max_ubatch_tokens < 1:
             raise ValueError(f"max_ubatch_tokens must be at least 1, not {self.max_ubatch_tokens}")
-        for name in ("num_batch_threads", "num_media_threads", "num_threads"):
+        for name in ("host_cache_bytes", "num_batch_threads", "num_media_threads", "num_threads"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 (choose) or more, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 1 <= self.min_prefill_tokens <= self.max_prefill_tokens_beside_decodes:
             raise ValueError(
                 "min_prefill_tokens must be between 1 and max_prefill_tokens_beside_decodes "
@@ -96,7 +99,15 @@ class EngineConfig:
         at most, and ends the process where there are more than tokens in a batch."""
         if not self.has_prefix_cache:
             return self.num_lanes
-        return min(self.num_lanes + self.max_cached_entries, MAX_LANES, self.max_batch_tokens)
+        most = min(MAX_LANES, self.max_batch_tokens) - self.has_scratch_sequence
+        return min(self.num_lanes + self.max_cached_entries, most)
+
+    @property
+    def has_scratch_sequence(self) -> bool:
+        """Whether the context has one more than `num_sequences`, through which parts of states go to and
+        from host memory."""
+        has_place = self.num_lanes < min(MAX_LANES, self.max_batch_tokens)
+        return self.has_prefix_cache and self.host_cache_bytes > 0 and has_place
 
     @property
     def max_outputs(self) -> int:

@@ -40,7 +40,6 @@ from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResu
 from inference.engine.refusal import CONTEXT_MESSAGE, FAILED_MESSAGE, refusal
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import HELD, WAITING_FOR_PREFIX, Sequence
-from inference.engine.sequence_media import uncut
 from inference.engine.stats import EngineStatistics
 from inference.engine.step_meter import StepMeter
 
@@ -72,7 +71,7 @@ class EngineCore:
         self._deliver = deliver
         self._lanes = LanePool(config.num_lanes)
         self._pacer = PrefillPacer.of(config)
-        self._memory = KvMemory(runner, config)
+        self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
         self._speculation = Speculation(runner, config, self._memory, governor or DraftGovernor())
         self._scheduler = Scheduler(
             config, num_cells=runner.num_cells, pacer=self._pacer, speculation=self._speculation
@@ -99,9 +98,11 @@ class EngineCore:
             self._wake_waiting()
             for sequence in self._scheduler.resume_where_it_fits():
                 self._begin(sequence)
+            for sequence in self._memory.copy_states(has_streams=self._scheduler.has_streams):
+                self._announce(sequence)
             plan = self._scheduler.schedule()
             if plan is None:
-                return False
+                return self._memory.save_idle()
             self._memory.make_room(plan.num_tokens)
             scheduled_ts = self._clock.monotonic()
             result = self._run(plan)
@@ -132,6 +133,7 @@ class EngineCore:
         if sequence.state is WAITING_FOR_PREFIX:
             sequence.stop_waiting()
             self._begin(sequence)
+        self._announce(sequence)
         if sequence.state is not HELD:
             self._scheduler.hold(sequence)
 
@@ -186,7 +188,7 @@ class EngineCore:
                 self._make_room()
         else:
             for sequence in plan.sequences:
-                self._resync(sequence)
+                self._memory.resync(sequence)
             if result.outcome is StepOutcome.FAILED:
                 self._counters.num_failed_steps += 1
                 self._isolate(plan)
@@ -249,7 +251,7 @@ class EngineCore:
             return
         victim = self._scheduler.victim()
         if victim is not None:
-            self._memory.rewind(victim.sequence_id, 0)
+            self._memory.preempt(victim)
             self._scheduler.preempt(victim)
             self._memory.trim()
             self._counters.num_preemptions += 1
@@ -261,13 +263,6 @@ class EngineCore:
             else:
                 self._fail(sequence, ContextLengthExceeded(CONTEXT_MESSAGE))
 
-    def _resync(self, sequence: Sequence) -> None:
-        """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
-        num_kept = self._memory.rewind(sequence.sequence_id, sequence.num_tokens - 1)
-        if uncut(sequence, num_kept) < num_kept:
-            num_kept = self._memory.rewind(sequence.sequence_id, uncut(sequence, num_kept))
-        sequence.resync(num_kept)
-
     def _isolate(self, plan: StepPlan) -> None:
         """Run the sequences of a failed step one by one, so that only the guilty fail."""
         for sequence in plan.sequences:
@@ -278,7 +273,7 @@ class EngineCore:
             elif result.outcome is StepOutcome.FAILED:
                 self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
             elif result.outcome is StepOutcome.ABORTED:
-                self._resync(sequence)
+                self._memory.resync(sequence)
 
     # -- beginnings and endings -----------------------------------------------------------------
 
@@ -318,6 +313,11 @@ class EngineCore:
             return
         if match.num_tokens:
             self._memory.adopt(sequence, match)
+        if sequence.submission.holds or not self._memory.begin_restore(sequence):
+            self._announce(sequence)
+
+    def _announce(self, sequence: Sequence) -> None:
+        """Tell its owner, once, that it has started, and with how much."""
         if not sequence.is_announced:
             sequence.is_announced = True
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)

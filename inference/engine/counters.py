@@ -69,4 +69,5 @@ class EngineCounters:
             last_phases=meter.last_phases,
             recent=meter.recent(now_ts, self.num_prefill_tokens, self.num_generated_tokens),
             cache=memory.affinity.statistics,
+            cold=memory.cold_statistics,
         )

@@ -1,19 +1,22 @@
 """The KV cells of a model: what llama.cpp holds and what we know of it, kept in step.
 
 Every change is made twice, in the runner's memory and in the prefix cache's books. Here both are one
-call, so that nobody can make one without the other.
+call, so that nobody can make one without the other. And what leaves the cells is offered to those who
+keep it elsewhere (cold_prefixes.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 import numpy as np
 
 from inference.domain.cache_affinity import CacheAffinity
+from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.requests import GenerationRequest
+from inference.engine.cold_prefixes import ColdPrefixes
 from inference.engine.config import EngineConfig
 from inference.engine.model_runner import ModelRunner
 from inference.engine.prefix_cache import PrefixCache, PrefixMatch
@@ -29,9 +32,10 @@ class KvMemory:
     Idle entries never stand in anybody's way: whoever runs and needs cells gets theirs.
     """
 
-    def __init__(self, runner: ModelRunner, config: EngineConfig) -> None:
+    def __init__(self, runner: ModelRunner, config: EngineConfig, *, now_ts: Callable[[], float]) -> None:
         self._runner = runner
         self._config = config
+        self._cold = ColdPrefixes(runner, config, now_ts=now_ts)
         self._cache = self._make_cache()
         if config.has_prefix_cache and not runner.can_share_prefixes:
             logger.info("This model's memory cannot be shared in part: every prompt is computed whole")
@@ -47,6 +51,8 @@ class KvMemory:
             max_entries=num_sequences - config.num_lanes,
             min_tokens=config.min_cached_tokens,
             max_cells=config.effective_max_cached_cells,
+            can_share_siblings=runner.can_share_prefixes,
+            on_evict=self._save,
         )
 
     @property
@@ -63,12 +69,16 @@ class KvMemory:
         """Cells that nobody has, not even the cache."""
         return self._cache.num_cells_free
 
+    @property
+    def cold_statistics(self) -> ColdPrefixStatistics:
+        return self._cold.statistics
+
     # -- sequences ------------------------------------------------------------------------------
 
     def open(self, request: GenerationRequest) -> int:
         """A KV sequence for a request, without cells. The runner's side is opened by the caller."""
         prompt: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
-        return self._cache.open(request.cache_namespace, prompt)
+        return self._cache.open(request.cache_namespace, prompt, request.sibling_group)
 
     def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
         """What is there for all tokens that a sequence knows, or is being computed by one of
@@ -79,6 +89,7 @@ class KvMemory:
             own_id=sequence.sequence_id,
             leader_ids=leader_ids,
             uncut=partial(uncut, sequence) if sequence.request.media else None,
+            group=sequence.request.sibling_group,
         )
 
     def adopt(self, sequence: Sequence, match: PrefixMatch) -> None:
@@ -110,16 +121,79 @@ class KvMemory:
         self._cache.resize(sequence_id, num_kept)
         return num_kept
 
+    def resync(self, sequence: Sequence) -> None:
+        """After a step that was applied in part: positions in the next batch must follow those in the cells,
+        or llama.cpp refuses it."""
+        num_kept = self.rewind(sequence.sequence_id, sequence.num_tokens - 1)
+        if uncut(sequence, num_kept) < num_kept:
+            num_kept = self.rewind(sequence.sequence_id, uncut(sequence, num_kept))
+        sequence.resync(num_kept)
+
     def retire(self, sequence: Sequence, *, has_failed: bool) -> None:
         """A sequence ended: its cells stay for those who begin alike, where that makes sense. Not
-        after a failure: who knows what is in them."""
-        sequence_id = sequence.sequence_id
-        computed = None if has_failed else sequence.first(sequence.num_computed)
+        after a failure: who knows what is in them. Of many answers to one prompt only the prompt stays:
+        they would crowd out everybody else's."""
+        sequence_id, num_tokens = sequence.sequence_id, sequence.num_computed
+        self._cold.note_retention(sequence_id, sequence.request.cache_retention)
+        if sequence.request.sibling_group:
+            num_tokens = min(num_tokens, sequence.num_prompt_tokens)
+        computed = None if has_failed else sequence.first(num_tokens)
         retirement = self._cache.retire(sequence_id, computed)
         if retirement.num_kept and not self._runner.keep_sequence(sequence_id, retirement.num_kept):
             self._cache.forget(sequence_id)
-            self._runner.close_sequence(sequence_id)
+            self._free([sequence_id])
+        elif retirement.entry_id >= 0:
+            self._cold.note_retention(retirement.entry_id, sequence.request.cache_retention)
         self._free(retirement.freed_ids)
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Take its cells from a sequence that will need them again."""
+        if sequence.num_computed:
+            computed = sequence.first(sequence.num_computed)
+            self._cold.note_retention(sequence.sequence_id, sequence.request.cache_retention)
+            self._cold.save(sequence.sequence_id, sequence.request.cache_namespace, computed)
+            self._cold.forget(sequence.sequence_id)
+        self.rewind(sequence.sequence_id, 0)
+
+    # -- outside of the cells -------------------------------------------------------------------
+
+    def begin_restore(self, sequence: Sequence) -> bool:
+        """Let a sequence that has begun get what is kept of its other tokens outside of the cells, in
+        the steps to come (its `num_to_restore` says so); False where that is not worth it."""
+        return self._cold.begin(sequence)
+
+    def copy_states(self, *, has_streams: bool) -> list[Sequence]:
+        """A step's share of copying: to those who wait for it, else out of entries that may have to go
+        soon. Returns those who have got what there was."""
+        if not self._cold.is_enabled:
+            return []
+        self._cold.begin_step(has_streams=has_streams)
+        done = self._cold.restore(make_room=self._has_room_for, grow=self._cache.grow)
+        if not self._cold.is_busy and self._cache.is_nearly_full:
+            self._save_coldest()
+        return done
+
+    def save_idle(self) -> bool:
+        """Nobody computes anything: a step's share of copying whatever may have to go some day. False
+        where there was nothing to do."""
+        if not self._cold.is_enabled:
+            return False
+        if not self._cold.is_busy:
+            self._save_coldest()
+        return self._cold.is_busy
+
+    def _save_coldest(self) -> None:
+        for entry in self._cache.coldest():
+            if not self._cold.is_clean(entry):
+                self._save(entry)
+                return
+
+    def _save(self, entry: int) -> None:
+        self._cold.save(entry, *self._cache.tokens(entry))
+
+    def _has_room_for(self, num_cells: int) -> bool:
+        self.make_room(num_cells)
+        return self._cache.num_cells_free >= num_cells
 
     # -- room -----------------------------------------------------------------------------------
 
@@ -140,17 +214,20 @@ class KvMemory:
     def reset(self) -> None:
         """Forget everything without asking the runner, which is about to be freed as a whole."""
         self._cache = self._make_cache()
+        self._cold.clear()
 
     def _free(self, sequence_ids: Iterable[int]) -> None:
         for sequence_id in sequence_ids:
+            self._cold.forget(sequence_id)
             self._runner.close_sequence(sequence_id)
 
     def check_integrity(self, sequences: list[Sequence]) -> None:
         """Raise AssertionError unless the books agree with themselves and with what runs."""
         self._cache.check_integrity()
+        self._cold.check_integrity(self._cache.sequence_ids)
         for sequence in sequences:
             if self._cache.length(sequence.sequence_id) != sequence.num_computed:
                 raise AssertionError(f"{sequence!r} does not hold so many cells: {self!r}")
 
     def __repr__(self) -> str:
-        return f"<KvMemory {self.num_cells_running} cells running, {self._cache!r}>"
+        return f"<KvMemory {self.num_cells_running} cells running, {self._cache!r}, {self._cold!r}>"

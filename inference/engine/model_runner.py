@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from inference.domain.requests import GenerationRequest
+from inference.engine.host_tier import StateArray
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepPlan, StepResult
 
@@ -61,6 +62,22 @@ class ModelRunner(Protocol):
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
         """Let a sequence without cells have those of the first `num_tokens` tokens of another, which
         may be computed further at any time. False where that cannot be: it then has none."""
+        ...
+
+    @property
+    def num_piece_tokens(self) -> int:
+        """Tokens of the parts in which states can be saved and loaded; 0 where they cannot."""
+        ...
+
+    def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
+        """What the cells of the tokens [begin, end) hold, to be loaded at the same place of a sequence
+        that has the same tokens up to `end`; None where it cannot be had."""
+        ...
+
+    def load_state(self, sequence_id: int, begin: int, end: int, data: StateArray) -> bool:
+        """Give a sequence, which has cells of its first `begin` tokens, those up to `end`, from a state
+        that was saved for these tokens or for a piece that they are a part of. It must be one that
+        `save_state` returned, unchanged. False where that cannot be; the sequence is then as before."""
         ...
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:

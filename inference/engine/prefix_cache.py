@@ -19,6 +19,13 @@ from inference.engine.radix_tree import RadixTree
 from inference.engine.radix_walk import RadixWalk
 from inference.engine.sequence import TokenArray
 
+# Entries shorter than `min_tokens`, left for siblings that have no lane yet.
+MAX_SHORT_ENTRIES = 4
+# More tokens than any prompt has.
+NEVER = 2**31
+# With a smaller share than this left, room will soon be needed.
+NEARLY_FULL = 0.125
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixMatch:
@@ -39,11 +46,13 @@ class Retirement:
     """What became of a sequence that ended: the cells of its first `num_kept` tokens stay (0: none).
 
     `freed_ids` have lost their place; their cells are to be freed. Where nothing was kept, the
-    sequence itself is one of them.
+    sequence itself is one of them. `entry_id` is the entry that has its tokens now, be it another; -1
+    where there is none.
     """
 
     num_kept: int
     freed_ids: tuple[int, ...]
+    entry_id: int = -1
 
 
 class PrefixCache:
@@ -56,7 +65,11 @@ class PrefixCache:
 
     `min_tokens`: shorter beginnings are neither kept nor shared. `max_entries`, `max_cells`: of idle
     entries; cells that running sequences share do not count. `max_entries` 0 still shares between
-    running sequences.
+    running sequences. `on_evict` hears of each entry that is given up, while it is still there.
+
+    Siblings (GenerationRequest.sibling_group) have one prompt, and whoever asked for them pays for it
+    once: they share it however short it is, and with `can_share_siblings` also where the cache is not
+    enabled.
     """
 
     def __init__(
@@ -68,16 +81,22 @@ class PrefixCache:
         max_entries: int,
         min_tokens: int,
         max_cells: int,
+        can_share_siblings: bool = False,
+        on_evict: Callable[[int], None] = lambda entry: None,
     ) -> None:
         self.is_enabled = is_enabled
+        self._has_tree = is_enabled or can_share_siblings
         self.min_tokens = min_tokens
         self._num_cells = num_cells
         self._max_entries = max_entries
         self._max_cells = max_cells
+        self._on_evict = on_evict
         self._ledger = CellLedger(num_sequences)
         self._tree = RadixTree()
         # The idle entries, the one whose last use is longest ago first; the values mean nothing.
         self._entries: dict[int, None] = {}
+        # By sequence id, of those that have siblings and of the entries that they left.
+        self._groups: dict[int, str] = {}
         self._total_hits = 0
         self._total_hit_tokens = 0
         self._total_evictions = 0
@@ -107,6 +126,29 @@ class PrefixCache:
         """Cells that a sequence holds."""
         return self._ledger.length(sequence_id)
 
+    def tokens(self, sequence_id: int) -> tuple[str, TokenArray]:
+        """The namespace and the tokens of an entry."""
+        return self._tree.namespace(sequence_id), self._tree.tokens(sequence_id)
+
+    def coldest(self) -> list[int]:
+        """The entries, the one that goes first if nobody uses any the first."""
+        return list(self._entries)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Entries will have to go soon: few cells are free, or nearly as many are kept as may be."""
+        most_idle = min(self._max_cells, self._num_cells)
+        return (
+            self.num_cells_free < NEARLY_FULL * self._num_cells
+            or len(self._entries) > (1 - NEARLY_FULL) * self._max_entries
+            or self._ledger.num_idle > (1 - NEARLY_FULL) * most_idle
+        )
+
+    @property
+    def sequence_ids(self) -> set[int]:
+        """Of those that run, and of entries."""
+        return self._ledger.sequence_ids
+
     def matched_tokens(
         self, *, namespace: str, prompts: Sequence[TokenIds], num_shared: Sequence[int]
     ) -> list[int]:
@@ -128,15 +170,17 @@ class PrefixCache:
         own_id: int = -1,
         leader_ids: Collection[int] = (),
         uncut: Callable[[int], int] | None = None,
+        group: str = "",
     ) -> PrefixMatch:
         """The best beginning for these tokens (int32), of which the last one is always computed again:
         the next token is drawn from its logits.
 
         `leader_ids` are the sequences that compute their prompts now and may be waited for, which
         pays off where they will have at least `min_tokens` more than is there. `uncut` shortens a
-        beginning to one that may be shared (Sequence.uncut).
+        beginning to one that may be shared (Sequence.uncut). Of those of the same `group` ("": none) any
+        beginning will do.
         """
-        if not self.is_enabled:
+        if not self._has_tree or (not self.is_enabled and not group):
             return PrefixMatch()
         most = len(token_ids) - 1
         source_id, num_tokens, leader_id, num_awaited = -1, 0, -1, 0
@@ -147,28 +191,36 @@ class PrefixCache:
             if length <= num_tokens and length <= num_awaited:
                 break
             for holder in overlap.holders:
-                if holder == own_id:
+                least = self._least(holder, group)
+                if holder == own_id or length < least:
                     continue
                 num_there = min(length, self._ledger.length(holder))
                 if uncut is not None:
                     num_there = uncut(num_there)
-                if num_there > num_tokens:
+                if num_there > num_tokens and num_there >= least:
                     source_id, num_tokens = holder, num_there
-                if length > num_awaited and holder in leader_ids:
+                is_closer = length == num_awaited and least < self._least(leader_id, group)
+                if (length > num_awaited or is_closer) and holder in leader_ids:
                     leader_id, num_awaited = holder, length
-        if num_tokens < self.min_tokens:
-            source_id, num_tokens = -1, 0
-        if num_awaited - num_tokens < self.min_tokens:
+        if num_awaited - num_tokens < self._least(leader_id, group):
             leader_id, num_awaited = -1, 0
         return PrefixMatch(source_id, num_tokens, leader_id, num_awaited)
 
+    def _least(self, holder: int, group: str) -> int:
+        """How long a beginning of a holder must be to be worth sharing within a group."""
+        if group and self._groups.get(holder) == group:
+            return 1
+        return self.min_tokens if self.is_enabled else NEVER
+
     # -- sequences that run ---------------------------------------------------------------------
 
-    def open(self, namespace: str, prompt: TokenArray) -> int:
+    def open(self, namespace: str, prompt: TokenArray, group: str = "") -> int:
         """An id for a new sequence. There is one as long as no more run than there are lanes."""
         sequence_id = self._ledger.open()
-        if self.is_enabled:
+        if self._has_tree:
             self._tree.insert(sequence_id, namespace, prompt)
+            if group:
+                self._groups[sequence_id] = group
         return sequence_id
 
     def share(self, match: PrefixMatch, sequence_id: int) -> None:
@@ -195,13 +247,16 @@ class PrefixCache:
     def retire(self, sequence_id: int, computed: TokenArray | None) -> Retirement:
         """A sequence ended; `computed` are the tokens that have cells, None where they are not worth
         keeping. What it makes superfluous goes, and what goes beyond the limits."""
-        if not self.is_enabled:
+        if not self._has_tree:
             self._ledger.close(sequence_id)
             return Retirement(0, (sequence_id,))
         namespace = self._tree.namespace(sequence_id)
         self._tree.remove(sequence_id)
+        group = self._groups.pop(sequence_id, "")
         freed: list[int] = []
-        num_kept = 0 if computed is None else self._num_worth_keeping(namespace, computed)
+        num_kept, entry_id = 0, -1
+        if computed is not None:
+            num_kept, entry_id = self._num_worth_keeping(namespace, computed, group)
         if computed is not None and num_kept:
             computed = computed[:num_kept]
             self._ledger.resize(sequence_id, num_kept)
@@ -209,11 +264,17 @@ class PrefixCache:
             self._tree.insert(sequence_id, namespace, computed)
             self._ledger.set_idle(sequence_id)
             self._entries[sequence_id] = None
+            entry_id = sequence_id
+            if group:
+                self._groups[sequence_id] = group
+                freed += self._trim_short()
         else:
             self._ledger.close(sequence_id)
             freed = [sequence_id]
         freed += self.trim()
-        return Retirement(0 if sequence_id in freed else num_kept, tuple(freed))
+        if entry_id in freed:
+            entry_id = -1
+        return Retirement(0 if sequence_id in freed else num_kept, tuple(freed), entry_id)
 
     def trim(self) -> list[int]:
         """Give up entries beyond the limits; returns the ids to free."""
@@ -244,17 +305,23 @@ class PrefixCache:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _num_worth_keeping(self, namespace: str, computed: TokenArray) -> int:
-        """How many of these tokens become an entry; 0 where there are too few, or an entry has them."""
+    def _num_worth_keeping(self, namespace: str, computed: TokenArray, group: str) -> tuple[int, int]:
+        """How many of these tokens become an entry; 0 where there are too few, or an entry has them
+        (then which one, else -1). However few they are, a sibling may still come for them."""
         num_tokens = min(len(computed), self._max_cells)
-        if not self._max_entries or num_tokens < self.min_tokens:
-            return 0
+        if not self._max_entries or num_tokens < (1 if group else self.min_tokens):
+            return 0, -1
         for overlap in self._tree.overlaps(namespace, computed[:num_tokens])[:1]:
             if overlap.num_tokens == num_tokens:
                 for entry in overlap.holders & self._entries.keys():
                     self._touch(entry)
-                    return 0
-        return num_tokens
+                    return 0, entry
+        return num_tokens, -1
+
+    def _trim_short(self) -> list[int]:
+        """Entries that are only of use to siblings must not crowd out the others."""
+        short = [entry for entry in self._entries if self._ledger.length(entry) < self.min_tokens]
+        return [self._drop(entry) for entry in short[:-MAX_SHORT_ENTRIES]]
 
     def _beginnings(self, namespace: str, computed: TokenArray) -> list[int]:
         """Entries that have nothing which `computed` has not."""
@@ -279,11 +346,13 @@ class PrefixCache:
 
     def _evict(self, entry: int) -> int:
         self._total_evictions += 1
+        self._on_evict(entry)
         return self._drop(entry)
 
     def _drop(self, entry: int) -> int:
         del self._entries[entry]
         self._tree.remove(entry)
+        self._groups.pop(entry, None)
         self._ledger.close(entry)
         return entry
 
@@ -294,7 +363,7 @@ class PrefixCache:
         if len(self._entries) > self._max_entries:
             raise AssertionError(f"{self!r}: more than {self._max_entries} entries")
         for entry in self._entries:
-            if self._ledger.length(entry) < self.min_tokens:
+            if self._ledger.length(entry) < self.min_tokens and entry not in self._groups:
                 raise AssertionError(f"{self!r}: entry {entry} is too short")
         if not self._entries and self._ledger.num_idle:
             raise AssertionError(f"{self!r}: idle cells that no entry holds")

@@ -63,6 +63,15 @@ class RadixTree:
     def namespace(self, holder: int) -> str:
         return self._namespaces[holder]
 
+    def tokens(self, holder: int) -> TokenArray:
+        """All tokens that a holder has, int32."""
+        node: RadixNode | None = self._ends[holder]
+        runs: list[TokenArray] = []
+        while node is not None:
+            runs.append(node.run)
+            node = node.parent
+        return np.concatenate(runs[::-1])
+
     def root(self, namespace: str) -> RadixNode | None:
         """Where walks of a namespace begin; None where nobody holds anything in it."""
         return self._roots.get(namespace)

@@ -78,7 +78,11 @@ class Scheduler:
         decoding = [sequence for sequence in self._sequences if sequence.state is DECODING]
         prefills: list[PrefillChunk] = []
         if len(decoding) + self._num_preempted < len(self._sequences):
-            waiting = [sequence for sequence in self._sequences if sequence.state is PREFILLING]
+            waiting = [
+                sequence
+                for sequence in self._sequences
+                if sequence.state is PREFILLING and not sequence.num_to_restore
+            ]
             media = [sequence for sequence in waiting if media_run(sequence) is not None]
             if media and self._is_media_due(has_others=bool(decoding) or len(media) < len(waiting)):
                 return plan_media(media, self._pacer.budget(len(decoding)))
@@ -110,6 +114,11 @@ class Scheduler:
         if media_run(sequence) is not None:
             return plan_media([sequence], self._max_batch_tokens)
         return StepPlan.build([], share([sequence], self._max_batch_tokens))
+
+    @property
+    def has_streams(self) -> bool:
+        """Somebody's answer is on its way, token by token."""
+        return any(sequence.state is DECODING for sequence in self._sequences)
 
     def running(self) -> list[Sequence]:
         """Those that compute something, oldest first."""

@@ -79,6 +79,7 @@ class Sequence:
         "num_promised",
         "num_prompt_tokens",
         "num_saved_positions",
+        "num_to_restore",
         "order",
         "request",
         "sequence_id",
@@ -112,6 +113,9 @@ class Sequence:
         self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
         self.num_preemptions = 0
+        # How many of its tokens will have cells once their state is copied back; until then, or where
+        # that ends earlier (then it is 0), it stands still.
+        self.num_to_restore = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         self._generated: list[int] = []
@@ -255,7 +259,7 @@ class Sequence:
     def preempt(self) -> None:
         """Its cells are gone; tokens, lane and random state stay. A held one stays held."""
         self._require(PREFILLING, DECODING, HELD)
-        self.num_computed = self.num_promised = 0
+        self.num_computed = self.num_promised = self.num_to_restore = 0
         self.num_preemptions += 1
         if self.state is not HELD:
             self.state = PREEMPTED
@@ -268,7 +272,7 @@ class Sequence:
     def hold(self) -> None:
         """Stand still; nobody is to wait for it."""
         self._require(PREFILLING, DECODING, PREEMPTED)
-        self.num_promised = 0
+        self.num_promised = self.num_to_restore = 0
         self.state = HELD
 
     def unhold(self) -> None:
@@ -280,6 +284,7 @@ class Sequence:
         """No step will see it again."""
         self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX, HELD)
         self.leader = None
+        self.num_to_restore = 0
         self.state = ENDED
 
     def _require(self, *states: SequenceState) -> None:

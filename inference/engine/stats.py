@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from inference.domain.cache_affinity import PrefixCacheStatistics
+from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.engine.lanes import LaneStatistics
 from inference.engine.memory_plan import DeviceMemory
 
@@ -61,10 +62,10 @@ class EngineStatistics:
     model had been loaded.
 
     `num_cells_used` counts the distinct KV cells of what runs: those that several sequences share
-    count once. `cache` tells of the cells that nobody uses now. `last_step_ts` (monotonic seconds) and
-    `total_steps` move while something that is not held has work, `total_turns` of the loop also while
-    there is none
-    (watchdog.py). `total_integrity_faults`: how often the books were found not to agree.
+    count once. `cache` tells of the cells that nobody uses now, `cold` of what is kept outside of them.
+    `last_step_ts` (monotonic seconds) and `total_steps` move while something that is not held has work,
+    `total_turns` of the loop also while there is none (watchdog.py). `total_integrity_faults`: how often
+    the books were found not to agree.
     """
 
     is_alive: bool
@@ -95,6 +96,7 @@ class EngineStatistics:
     last_phases: PhaseTimes = field(default_factory=PhaseTimes)
     recent: RecentActivity = field(default_factory=RecentActivity)
     cache: PrefixCacheStatistics = field(default_factory=PrefixCacheStatistics)
+    cold: ColdPrefixStatistics = field(default_factory=ColdPrefixStatistics)
 
     @property
     def num_cells_cached(self) -> int:

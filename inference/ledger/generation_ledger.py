@@ -156,6 +156,10 @@ class GenerationLedger:
     def hurry(self) -> None:
         self._writer.hurry()
 
+    def live(self) -> list[LiveRequest]:
+        """The requests that have not ended, in the order of their arrival."""
+        return list(self._live.values())
+
     def statistics(self) -> LedgerStatistics:
         writer = self._writer
         return LedgerStatistics(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inference.domain.backend import GenerationBackend
 from inference.domain.constraint import ConstraintCompiler
 from inference.domain.errors import ModelNotFound
-from inference.domain.model import ModelDescription
+from inference.domain.model import ModelDescription, canonical_model_id
 from inference.domain.tokenizer import Tokenizer
 from inference.prompting.prompt import PromptBuilder
 from inference.services.media_desk import MediaDesk
@@ -26,13 +26,6 @@ class ServedModel:
     backend: GenerationBackend
     constraints: ConstraintCompiler
     media: MediaDesk
-
-
-def canonical_id(model_id: str) -> str:
-    """The id without its first "@main" that stands before a colon or at the end: clients of hub
-    names add that revision, and it means the id itself."""
-    head, marker, tail = model_id.partition("@main")
-    return head + tail if marker and (not tail or tail.startswith(":")) else model_id
 
 
 def _all(model_id: str) -> bool:
@@ -61,7 +54,7 @@ class ModelCatalog:
     def model(self, model_id: str, *, may_use: Callable[[str], bool] = _all) -> ServedModel:
         """By id; raises ModelNotFound, which names (a bounded part of) what was asked for, and is the
         same for a model that the caller may not use."""
-        found = self._models.get(model_id) or self._models.get(canonical_id(model_id))
+        found = self._models.get(model_id) or self._models.get(canonical_model_id(model_id))
         if found is None or not may_use(found.description.id):
             shown = "".join(c if c.isprintable() else "?" for c in model_id[:MAX_SHOWN_ID])
             raise ModelNotFound(

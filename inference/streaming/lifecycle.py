@@ -24,6 +24,7 @@ from inference.domain.phases import PhaseEvent
 from inference.domain.priority import PriorityClass
 from inference.domain.record_ids import new_record_id
 from inference.domain.rejection_reason import RejectionReason
+from inference.streaming.interruption import Interruption
 from inference.streaming.usage_meter import UsageMeter
 
 
@@ -55,6 +56,8 @@ class RequestLifecycle:
     ) -> None:
         self.identity = identity
         self.meter = UsageMeter()
+        self.interruption = Interruption()
+        """The context in which whoever serves the request does it, so that others can end it."""
         self._recorder = recorder
         self._ledger = ledger
         self._clock = clock
@@ -118,6 +121,10 @@ class RequestLifecycle:
     def note_phase(self, event: PhaseEvent) -> None:
         """A part of the way is done. Any thread."""
         self._recorder.record_event(event)
+
+    def interrupt(self, error: SkippyError) -> bool:
+        """Somebody else ends it: its client is told `error`. False where it has ended or is about to."""
+        return not self.is_ended and self.interruption.interrupt(error)
 
     def when_ended(self, call: Callable[[Usage | None], None]) -> None:
         """`call` is told once what was used, as soon as that is on record, so that there is no moment in

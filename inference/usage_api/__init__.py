@@ -1,1 +1,1 @@
-"""Usage and records under /api/: everybody's with `usage_all`, one's own with `usage`."""
+"""Requests under /api/, ended and running: everybody's with `usage_all`, one's own with `usage`."""

@@ -46,6 +46,9 @@ def prompt_of(pieces: list[Piece]) -> tuple[int, ...]:
 
 class PrefixCacheMachine(RuleBasedStateMachine):
     names = Bundle("names")
+    # Beside what the cells hold; the machine of test_cold_prefixes.py has some.
+    host_cache_bytes = 0
+    fewest_cached = MIN_TOKENS
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,18 +63,20 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         max_entries=st.integers(0, 6),
         max_cells=st.sampled_from([16, 64, 128, 256]),
         budget=st.sampled_from([32, 64, 256]),
+        is_enabled=st.sampled_from([True, True, True, False]),
     )
-    def start(self, num_lanes: int, max_entries: int, max_cells: int, budget: int) -> None:
+    def start(self, num_lanes: int, max_entries: int, max_cells: int, budget: int, is_enabled: bool) -> None:
         self.engine = Engine(
             num_lanes=num_lanes,
             num_cells=NUM_CELLS,
-            has_prefix_cache=True,
+            has_prefix_cache=is_enabled,
             max_cached_entries=max_entries,
             min_cached_tokens=MIN_TOKENS,
             max_cached_cells=max_cells,
             max_batch_tokens=budget,
             max_prefill_tokens_beside_decodes=32,
             resume_headroom_tokens=1,
+            host_cache_bytes=self.host_cache_bytes,
         )
         self.max_cells = max_cells
         self.engine.runner.draw = self._draw
@@ -79,7 +84,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     def _draw(self, request: GenerationRequest, index: int) -> int:
         return END_TOKEN if index == self.stops_at.get(request.request_id) else 100 + index
 
-    def _submit(self, prompt: tuple[int, ...], namespace: str, max_tokens: int) -> str:
+    def _submit(self, prompt: tuple[int, ...], namespace: str, max_tokens: int, group: str = "") -> str:
         self.count += 1
         name = f"r{self.count}"
         prompt = prompt[: NUM_CELLS - 1]
@@ -88,7 +93,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             for start, first in enumerate(prompt)
             if first in PICTURES
         ]
-        request = make_request(name, prompt=prompt, max_tokens=max_tokens, namespace=namespace)
+        request = make_request(name, prompt=prompt, max_tokens=max_tokens, namespace=namespace, group=group)
         self.engine.submit(with_media(request, *places))
         return name
 
@@ -128,6 +133,12 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         prompt = prompt_of(pieces)
         for index in range(num_requests):
             self._submit((*prompt, 60 + index), namespace, 5)
+
+    @rule(pieces=PIECES, num_answers=st.integers(2, 6), namespace=NAMESPACES)
+    def ask_for_many_answers(self, pieces: list[Piece], num_answers: int, namespace: str) -> None:
+        prompt, group = prompt_of(pieces), f"g{self.count}"
+        for _ in range(num_answers):
+            self._submit(prompt, namespace, 5, group)
 
     @rule(name=consumes(names))
     def cancel(self, name: str) -> None:
@@ -213,7 +224,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             request = self.engine.submissions[name].request
             for event in sink.events[:1]:
                 if isinstance(event, Started) and event.num_cached_tokens:
-                    assert MIN_TOKENS <= event.num_cached_tokens < len(request.prompt_token_ids)
+                    least = 1 if request.sibling_group else self.fewest_cached
+                    assert least <= event.num_cached_tokens < len(request.prompt_token_ids)
 
     def teardown(self) -> None:
         if not hasattr(self, "engine"):

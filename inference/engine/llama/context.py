@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.engine.config import EngineConfig
+from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.devices import list_gpus
 from inference.engine.llama.library import fast_function, log_bridge
@@ -59,7 +60,10 @@ class LlamaContext:
             model.pointer
         )
         num_sequences = config.num_lanes if has_state else config.num_sequences
-        max_outputs = num_sequences if has_state else config.max_outputs
+        # Parts of a sequence's state come and go through one that nobody else knows.
+        self.scratch_id = num_sequences if config.has_scratch_sequence and not has_state else -1
+        num_sequences += self.scratch_id >= 0
+        max_outputs = num_sequences if has_state else max(config.max_outputs, num_sequences)
         params = context_params(config, num_sequences, max_outputs)
         self._model = model
         self._num_sequences = num_sequences
@@ -152,18 +156,42 @@ class LlamaContext:
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
 
-    def copy(self, source_id: int, target_id: int, num_positions: int) -> None:
-        """Give the cells at positions [0, num_positions) of a sequence to another one, too. Nothing is
+    def copy(self, source_id: int, target_id: int, num_positions: int, *, begin: int = 0) -> None:
+        """Give the cells at positions [begin, num_positions) of a sequence to another one, too. Nothing is
         moved; under the unified pool it is a mark on each cell. Recurrent memory ignores the range."""
         self._check_sequence(source_id)
         self._check_sequence(target_id)
-        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, 0, num_positions)
+        llama_cpp.llama_memory_seq_cp(self._memory, source_id, target_id, begin, num_positions)
 
     def last_position(self, sequence_id: int) -> int:
         """The highest position with a cell, -1 where the sequence has none."""
         self._check_sequence(sequence_id)
         position: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence_id)
         return position
+
+    def save(self, sequence_id: int) -> StateArray | None:
+        """The state of a sequence as llama.cpp writes it; None where it cannot."""
+        self._check_sequence(sequence_id)
+        num_bytes: int = llama_cpp.llama_state_seq_get_size(self._pointer, sequence_id)
+        if not num_bytes:
+            return None
+        data: StateArray = np.empty(num_bytes, dtype=np.uint8)
+        num_written: int = llama_cpp.llama_state_seq_get_data(
+            self._pointer, _bytes_at(data), num_bytes, sequence_id
+        )
+        return data if num_written == num_bytes else None
+
+    def load(self, sequence_id: int, data: StateArray) -> bool:
+        """Put a state that `save` returned in the place of what a sequence has. False where it does not
+        fit in; the sequence then has nothing."""
+        self._check_sequence(sequence_id)
+        num_read: int = llama_cpp.llama_state_seq_set_data(
+            self._pointer, _bytes_at(data), len(data), sequence_id
+        )
+        if num_read == len(data):
+            return True
+        self.remove(sequence_id)
+        return False
 
     def clear(self) -> None:
         """Free all cells."""
@@ -188,6 +216,10 @@ class LlamaContext:
 
     def __repr__(self) -> str:
         return f"<LlamaContext {self.num_cells} cells, {self._num_sequences} sequences>"
+
+
+def _bytes_at(data: StateArray) -> Any:
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _make_stop_flag() -> tuple[Any, Any, Any]:

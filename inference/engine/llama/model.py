@@ -65,6 +65,7 @@ class LlamaModel:
         self.size_bytes: int = llama_cpp.llama_model_size(pointer)
         self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
+        self.window_tokens: int = llama_cpp.llama_model_n_swa(pointer)
         self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self.lifetime)
         self.fingerprint = _fingerprint(path)
         self._created = int(path.stat().st_mtime)

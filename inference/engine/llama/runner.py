@@ -10,6 +10,7 @@ import numpy as np
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
+from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
 from inference.engine.llama.draft_check import draw_runs
@@ -27,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 # A long literal is forced piece by piece: others in the batch wait for each.
 MAX_FORCED_TOKENS = 32
+# States go in pieces of so many tokens: of a prefix, half of that is lost at its end, and each piece costs
+# a few calls. docs/performance.md
+NUM_PIECE_TOKENS = 64
+MIN_PIECE_TOKENS = 16
 _PLAIN = PositionMap(())
 
 _OUTCOMES = {
@@ -206,6 +211,38 @@ class LlamaRunner:
         self._context.remove(target_id)
         return False
 
+    @property
+    def num_piece_tokens(self) -> int:
+        if self._context.scratch_id < 0 or not self._can_share_prefixes:
+            return 0
+        return piece_tokens(self._model.window_tokens)
+
+    def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
+        context, scratch_id = self._context, self._context.scratch_id
+        if context.last_position(sequence_id) + 1 < end:
+            return None
+        # llama.cpp writes whole sequences: this one has the part as its whole.
+        context.copy(sequence_id, scratch_id, end, begin=begin)
+        try:
+            return context.save(scratch_id)
+        finally:
+            context.remove(scratch_id)
+
+    def load_state(self, sequence_id: int, begin: int, end: int, data: StateArray) -> bool:
+        context, scratch_id = self._context, self._context.scratch_id
+        if context.last_position(sequence_id) + 1 != begin:
+            return False
+        try:
+            if not context.load(scratch_id, data) or context.last_position(scratch_id) + 1 < end:
+                return False
+            context.copy(scratch_id, sequence_id, end, begin=begin)
+        finally:
+            context.remove(scratch_id)
+        if context.last_position(sequence_id) + 1 == end:
+            return True
+        context.remove(sequence_id, begin)
+        return False
+
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
         is_there = self.rewind(sequence_id, num_tokens) == num_tokens
         self._forget(sequence_id)
@@ -263,6 +300,16 @@ class LlamaRunner:
 
     def __repr__(self) -> str:
         return f"<LlamaRunner of {self._model!r}, {self._context!r}>"
+
+
+def piece_tokens(window_tokens: int) -> int:
+    """Tokens of a piece of state. llama.cpp leaves out what is beyond the window of a state's last token
+    (0: no window), so a piece must lie within one; models with blocks of attention have windows that are
+    powers of two."""
+    if not window_tokens or window_tokens >= NUM_PIECE_TOKENS:
+        return NUM_PIECE_TOKENS
+    num_tokens: int = 1 << (window_tokens.bit_length() - 1)
+    return num_tokens if num_tokens >= MIN_PIECE_TOKENS else 0
 
 
 def tokens_of_text(request: GenerationRequest) -> tuple[int, ...]:

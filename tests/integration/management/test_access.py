@@ -20,6 +20,7 @@ pytestmark = pytest.mark.django_db
 
 MANAGE = frozenset({Scope.KEYS})
 OWN_OR_MANAGE = frozenset({Scope.KEYS, Scope.KEYS_OWN})
+RECORD = "01890a5d-ac96-774b-bcce-b302099a8057"
 OPERATIONS = {
     ("GET", "/me"): frozenset(Scope),
     ("GET", "/users"): MANAGE,
@@ -43,6 +44,8 @@ OPERATIONS = {
     ("GET", "/changes"): MANAGE,
     ("GET", "/records"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
     ("GET", "/usage"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
+    ("GET", "/requests"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
+    ("POST", "/requests/{record}/cancel"): OWN_OR_MANAGE,
 }
 
 
@@ -54,7 +57,9 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
     other, _ = services.api_key_create(user=caller.row.user, name="other")
     team = services.team_create(name="t")
     response = caller.call(
-        method, path.format(user=caller.row.user_id, team=team.pk, key=other.pk), {"no_such_field": 1}
+        method,
+        path.format(user=caller.row.user_id, team=team.pk, key=other.pk, record=RECORD),
+        {"no_such_field": 1},
     )
     if scope in OPERATIONS[operation]:
         assert response.status_code in (200, 204, 400, 201)
@@ -65,7 +70,7 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
 @pytest.mark.parametrize("operation", list(OPERATIONS), ids=" ".join)
 def test_without_a_key_nothing_is_open(operation, client: Client) -> None:
     method, path = operation
-    response = client.generic(method, "/api" + path.format(user=1, team=1, key=1))
+    response = client.generic(method, "/api" + path.format(user=1, team=1, key=1, record=RECORD))
     assert error_of(response) == (401, "invalid_api_key", None)
     assert response["WWW-Authenticate"] == "Bearer"
 

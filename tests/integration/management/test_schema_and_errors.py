@@ -37,7 +37,12 @@ class TestSchema:
         found = {}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
-                names = {"{user_id}": "{user}", "{team_id}": "{team}", "{key_id}": "{key}"}
+                names = {
+                    "{user_id}": "{user}",
+                    "{team_id}": "{team}",
+                    "{key_id}": "{key}",
+                    "{record_id}": "{record}",
+                }
                 shown = path.removeprefix("/api")
                 for long, short in names.items():
                     shown = shown.replace(long, short)

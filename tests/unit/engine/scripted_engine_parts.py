@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -80,6 +81,10 @@ class ScriptedRunner:
         self.kept: set[int] = set()
         self.copies: list[tuple[int, int, int]] = []
         self.copy_troubles: deque[bool | Exception] = deque()
+        self.num_piece_tokens = 4
+        self.state_troubles: deque[bool | Exception] = deque()
+        self.saved: list[tuple[int, int, int]] = []
+        self.loaded: list[tuple[int, int, int]] = []
         self.drawn: dict[str, list[int]] = {}
         self.requests: dict[int, GenerationRequest] = {}
         self.num_drawn: dict[str, int] = {}
@@ -258,6 +263,34 @@ class ScriptedRunner:
         self.cells[target_id] = self.cells[source_id][:num_tokens]
         return True
 
+    def save_state(self, sequence_id: int, begin: int, end: int) -> np.ndarray | None:
+        if not self._state_is_well():
+            return None
+        self.saved.append((sequence_id, begin, end))
+        cells = self.cells[sequence_id][begin:end]
+        if len(cells) != end - begin:
+            self.violations.append(AssertionError(f"no cells [{begin}, {end}) of {sequence_id} to save"))
+        return np.frombuffer(pickle.dumps((begin, cells)), dtype=np.uint8).copy()
+
+    def load_state(self, sequence_id: int, begin: int, end: int, data: np.ndarray) -> bool:
+        if not self._state_is_well():
+            return False
+        self.loaded.append((sequence_id, begin, end))
+        first, cells = pickle.loads(data.tobytes())  # noqa: S301
+        own = self.cells[sequence_id]
+        if len(own) != begin or not first <= begin < end <= first + len(cells):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} were loaded"))
+        if self.num_used_cells + len(cells) > self.num_cells:
+            return False
+        own += [Cell(one.token_id, one.namespace) for one in cells[begin - first : end - first]]
+        return True
+
+    def _state_is_well(self) -> bool:
+        trouble = self.state_troubles.popleft() if self.state_troubles else True
+        if isinstance(trouble, Exception):
+            raise trouble
+        return trouble
+
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
         del self.requests[sequence_id]
         self.kept.add(sequence_id)
@@ -391,6 +424,7 @@ def make_request(
     namespace: str = "",
     signals: SignalRequest | None = None,
     max_draft_tokens: int = 0,
+    group: str = "",
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
@@ -405,6 +439,7 @@ def make_request(
         speculation=(
             SpeculationRequest(SpeculationMode.PROMPT_LOOKUP, max_draft_tokens) if max_draft_tokens else None
         ),
+        sibling_group=group,
     )
 
 

@@ -26,7 +26,9 @@ class Bench:
         pacer.observe(num_tokens=100, num_prefill_tokens=100, duration_s=100 / budget)
         config = EngineConfig(max_batch_tokens=max(budget + 8, 32), resume_headroom_tokens=headroom)
         runner = ScriptedRunner(num_cells=num_cells)
-        speculation = Speculation(runner, config, KvMemory(runner, config), DraftGovernor())
+        speculation = Speculation(
+            runner, config, KvMemory(runner, config, now_ts=lambda: 0.0), DraftGovernor()
+        )
         self.scheduler = Scheduler(config, num_cells=num_cells, pacer=pacer, speculation=speculation)
         self._lanes = LanePool(16)
         self._order = 0

@@ -12,6 +12,7 @@ from accounts.last_used import LastUsedBuffer
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
+from inference.ledger.live_listener import LiveListener
 from inference.telemetry.pipeline import TelemetryPipeline
 from skippy_site.lifespan import SiteLifespan
 from tests.record_stores import MemoryStore
@@ -61,6 +62,7 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
         LastUsedBuffer(),
         site.limit_desk,
         TelemetryPipeline((), clock=SystemClock()),
+        live_listener=LiveListener({"host": str(tmp_path)}, ledger.live),
         prepare_database=away,
     )
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends

@@ -1,21 +1,20 @@
-"""Tables of inference: what was asked and answered, by whom, and what it cost.
+"""What was asked and answered, by whom, and what it cost.
 
-Columns, constraints and indexes only. Users, keys and teams are plain numbers here, with their names
-beside them: a record outlives what it speaks of.
+Users, keys and teams are plain numbers here, with their names beside them: a record outlives what it
+speaks of.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
 from inference.domain.outcomes import Outcome
 from inference.domain.priority import PriorityClass
 
-_OUTCOMES = [(outcome.value, outcome.value) for outcome in Outcome]
+OUTCOMES = [(outcome.value, outcome.value) for outcome in Outcome]
 _PRIORITIES = [(priority.value, priority.value) for priority in PriorityClass]
 
 
@@ -63,7 +62,7 @@ class GenerationRecord(models.Model):
     time_per_token_s = models.FloatField("time per output token", null=True)
     total_s = models.FloatField("total time")
 
-    outcome = models.CharField("outcome", max_length=32, choices=_OUTCOMES)
+    outcome = models.CharField("outcome", max_length=32, choices=OUTCOMES)
     status = models.PositiveSmallIntegerField("status")
     finish_reason = models.CharField("finish reason", max_length=32, blank=True)
     rejection_reason = models.CharField("reason of refusal", max_length=64, blank=True)
@@ -160,150 +159,3 @@ class IdempotentRequest(models.Model):
 
     def __str__(self) -> str:
         return self.request_id
-
-
-_HISTOGRAM_NOTE = "counts by bucket of inference.domain.latency_histogram"
-
-
-class UsagePending(models.Model):
-    """A record that no bucket has counted yet.
-
-    A trigger writes it in the transaction of the record, and the aggregation deletes it in that of the
-    bucket: so a record is either here or in a bucket, at every instant, however late it came. It has a
-    minute's records, so whoever reads it reads it whole: an index would cost each record more than it gives.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    record_id = models.UUIDField("record id")
-    created_at = models.DateTimeField("arrived")
-    key_id = models.BigIntegerField("key id")
-    user_id = models.BigIntegerField("user id")
-
-    class Meta:
-        verbose_name = "record to be aggregated"
-        verbose_name_plural = "records to be aggregated"
-
-    def __str__(self) -> str:
-        return str(self.record_id)
-
-
-class UsageBucket(models.Model):
-    """One hour's requests of one key, model, endpoint and outcome, added up.
-
-    `hour` is a full hour in UTC, of the requests' arrival. Latencies are histograms, which can be added
-    further; each counts the requests that got to where it measures.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    hour = models.DateTimeField("hour")
-    key_id = models.BigIntegerField("key id")
-    user_id = models.BigIntegerField("user id")
-    team_id = models.BigIntegerField("team id", null=True)
-    model = models.CharField("model", max_length=200, blank=True)
-    endpoint = models.CharField("endpoint", max_length=64)
-    outcome = models.CharField("outcome", max_length=32, choices=_OUTCOMES)
-
-    num_requests = models.BigIntegerField("requests")
-    num_input_tokens = models.BigIntegerField("input tokens")
-    num_cached_tokens = models.BigIntegerField("cached input tokens")
-    num_output_tokens = models.BigIntegerField("output tokens")
-    num_reasoning_tokens = models.BigIntegerField("reasoning tokens")
-    num_injected_tokens = models.BigIntegerField("injected tokens")
-
-    queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-
-    class Meta:
-        verbose_name = "usage of an hour"
-        verbose_name_plural = "usage by hour"
-        constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["key_id", "hour", "user_id", "team_id", "model", "endpoint", "outcome"],
-                name="usage_bucket_unique",
-                nulls_distinct=False,
-            ),
-        ]
-        indexes: ClassVar = [
-            models.Index(fields=["hour"], name="usage_hour"),
-            models.Index(fields=["user_id", "hour"], name="usage_user_hour"),
-            models.Index(fields=["team_id", "hour"], name="usage_team_hour"),
-        ]
-
-    def __str__(self) -> str:
-        return f"key {self.key_id}, {self.hour:%Y-%m-%d %H:00} UTC, {self.outcome}"
-
-
-class StoredEvent(models.Model):
-    """One event of telemetry at summary level, kept for `SKIPPY_TELEMETRY_RETENTION_DAYS`."""
-
-    id = models.BigAutoField(primary_key=True)
-    at = models.DateTimeField("ended")
-    name = models.CharField("event", max_length=100)
-    request_id = models.CharField("request id", max_length=64, blank=True)
-    elapsed_s = models.FloatField("length")
-    attributes = models.JSONField("attributes", default=dict)
-    is_aggregated = models.BooleanField("aggregated", default=False)
-
-    class Meta:
-        verbose_name = "event of telemetry"
-        verbose_name_plural = "events of telemetry"
-        indexes: ClassVar = [
-            models.Index(fields=["-at", "-id"], name="event_time"),
-            models.Index(fields=["request_id"], name="event_request"),
-            models.Index(fields=["id"], name="event_pending", condition=models.Q(is_aggregated=False)),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.request_id}".rstrip()
-
-
-class EventBucket(models.Model):
-    """One hour's events of one name and detail (outcome, reason or action; empty where it has none)."""
-
-    id = models.BigAutoField(primary_key=True)
-    hour = models.DateTimeField("hour")
-    name = models.CharField("event", max_length=100)
-    detail = models.CharField("detail", max_length=100, blank=True)
-    num_events = models.BigIntegerField("events")
-    elapsed_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-
-    class Meta:
-        verbose_name = "events of an hour"
-        verbose_name_plural = "events by hour"
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["hour", "name", "detail"], name="event_bucket_unique"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.name}, {self.hour:%Y-%m-%d %H:00} UTC"
-
-
-class Alert(models.Model):
-    """Something that an operator should know, told once while it lasts.
-
-    `subject` says of what (a key, say); of one kind and subject at most one alert is open. `notified_at`
-    is when it was told; until then it is tried again.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    kind = models.CharField("kind", max_length=32)
-    subject = models.CharField("subject", max_length=200, blank=True)
-    message = models.TextField("message")
-    opened_at = models.DateTimeField("began")
-    closed_at = models.DateTimeField("ended", null=True)
-    notified_at = models.DateTimeField("told", null=True)
-    num_attempts = models.IntegerField("attempts to tell", default=0)
-
-    class Meta:
-        verbose_name = "alert"
-        constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["kind", "subject"], name="alert_open_once", condition=models.Q(closed_at=None)
-            ),
-        ]
-        indexes: ClassVar = [models.Index(fields=["-opened_at"], name="alert_time")]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.subject}".rstrip()

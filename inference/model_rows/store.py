@@ -1,0 +1,36 @@
+"""The rows as the process that serves them sees them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from inference.domain.model_settings import ModelSettings, ModelStatus
+from inference.ledger.database_calls import in_database
+from inference.model_rows.first_row import FirstModel, model_row_ensure
+from inference.model_rows.reports import ServingProcess, model_reports_end, model_reports_write
+from inference.model_rows.selectors import model_settings_read
+
+
+class PostgresModelStore:
+    """Implements inference.domain.model_settings.ModelStore, for one process. The first reading makes
+    the first row, where there is none."""
+
+    def __init__(self, process: ServingProcess, *, first: FirstModel | None = None) -> None:
+        self._process = process
+        self._first = first
+
+    def __repr__(self) -> str:
+        return f"<PostgresModelStore of {self._process.name}>"
+
+    async def settings(self) -> tuple[ModelSettings, ...]:
+        if self._first is not None:
+            await in_database(partial(model_row_ensure, first=self._first))
+            self._first = None
+        return await in_database(model_settings_read)
+
+    async def report(self, statuses: tuple[ModelStatus, ...]) -> None:
+        await in_database(partial(model_reports_write, process=self._process, statuses=statuses))
+
+    async def close(self) -> None:
+        """The process ends: what it has said does not hold any more."""
+        await in_database(partial(model_reports_end, process=self._process))

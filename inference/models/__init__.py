@@ -1,0 +1,22 @@
+"""Tables of inference. Columns, constraints and indexes only; rows are written by services."""
+
+from inference.models.alert import Alert
+from inference.models.generation import GenerationRecord, GenerationText, IdempotentRequest
+from inference.models.model_report import ModelReport
+from inference.models.model_row import ModelAdapter, ModelName, ModelRow
+from inference.models.usage import EventBucket, StoredEvent, UsageBucket, UsagePending
+
+__all__ = [
+    "Alert",
+    "EventBucket",
+    "GenerationRecord",
+    "GenerationText",
+    "IdempotentRequest",
+    "ModelAdapter",
+    "ModelName",
+    "ModelReport",
+    "ModelRow",
+    "StoredEvent",
+    "UsageBucket",
+    "UsagePending",
+]

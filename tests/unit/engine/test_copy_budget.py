@@ -1,0 +1,79 @@
+"""How much is copied in a step."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from inference.engine.copy_budget import CopyBudget, CopyKind
+
+SAVE, RESTORE = CopyKind.SAVE, CopyKind.RESTORE
+
+
+def spend(budget: CopyBudget, elapsed_s: float, kind: CopyKind = SAVE, size: int = 10) -> None:
+    """As if a copy had just taken so long."""
+    budget.spend(kind, size, perf_counter() - elapsed_s)
+
+
+def test_beside_streams_only_twenty_milliseconds_are_spent() -> None:
+    budget = CopyBudget()
+    budget.begin_step(has_streams=True)
+    assert budget.allows(SAVE, 10, "a")
+    spend(budget, 0.015)
+    assert not budget.allows(SAVE, 10, "a")
+    budget.begin_step(has_streams=True)
+    assert budget.allows(SAVE, 10, "a")
+
+
+def test_without_streams_it_is_more() -> None:
+    budget = CopyBudget()
+    budget.begin_step(has_streams=False)
+    for _ in range(5):
+        assert budget.allows(SAVE, 10, "a")
+        spend(budget, 0.015)
+
+
+def test_beside_streams_one_state_is_copied_in_a_step() -> None:
+    budget = CopyBudget()
+    budget.begin_step(has_streams=True)
+    assert budget.allows(SAVE, 1, "a")
+    spend(budget, 0.0001)
+    assert not budget.allows(SAVE, 1, "b")
+    assert budget.allows(SAVE, 1, "a")
+    budget.begin_step(has_streams=False)
+    assert budget.allows(SAVE, 1, "a")
+    spend(budget, 0.0001)
+    assert budget.allows(SAVE, 1, "b")
+
+
+def test_what_takes_too_long_waits_for_a_step_without_streams() -> None:
+    budget = CopyBudget()
+    budget.begin_step(has_streams=False)
+    assert budget.allows(RESTORE, 10, "a")
+    spend(budget, 5.0, RESTORE)
+    budget.begin_step(has_streams=True)
+    assert not budget.allows(RESTORE, 10, "a")
+    assert budget.allows(SAVE, 10, "a"), "of that nothing is known yet"
+    budget.begin_step(has_streams=False)
+    assert budget.allows(RESTORE, 10, "a")
+
+
+def test_one_slow_copy_is_not_held_against_it_for_ever() -> None:
+    budget = CopyBudget()
+    budget.begin_step(has_streams=True)
+    assert budget.allows(SAVE, 10, "a")
+    spend(budget, 0.1)
+    for num_refused in range(1000):
+        budget.begin_step(has_streams=True)
+        if budget.allows(SAVE, 10, "a"):
+            break
+    assert 10 < num_refused < 200
+
+
+def test_it_says_whether_anything_was_copied() -> None:
+    budget = CopyBudget()
+    budget.begin_step(has_streams=True)
+    assert not budget.has_copied
+    spend(budget, 0.001)
+    assert budget.has_copied
+    budget.begin_step(has_streams=True)
+    assert not budget.has_copied
