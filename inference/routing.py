@@ -11,6 +11,7 @@ from accounts.limits.contracts import LimitDesk
 from inference.api.authentication import Authenticator
 from inference.api.chat_completions import ChatCompletionsConsumer
 from inference.api.completions import CompletionsConsumer
+from inference.api.embeddings import EmbeddingsConsumer, RerankConsumer
 from inference.api.health import LivenessConsumer, ReadinessConsumer
 from inference.api.messages import CountTokensConsumer, MessagesConsumer
 from inference.api.metrics import MetricsAccess, MetricsConsumer
@@ -70,6 +71,8 @@ def api_routes(
         re_path(r"^v1/models/(?P<model_id>.+?)/?$", ModelConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/chat/completions/?$", ChatCompletionsConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/completions/?$", CompletionsConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/embeddings/?$", EmbeddingsConsumer.as_asgi(**with_runtime)),
+        re_path(r"^v1/rerank/?$", RerankConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/responses/?$", ResponsesConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/responses/input_tokens/?$", InputTokensConsumer.as_asgi(**with_runtime)),
         re_path(r"^v1/responses/(?P<response_id>[^/]+)/?$", StoredResponseConsumer.as_asgi(**with_runtime)),

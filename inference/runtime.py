@@ -1,59 +1,52 @@
-"""Builds and owns what serves requests: model, engine, admission, services; starts, drains, stops.
+"""Builds and owns what serves requests: the fleet of models and the services; starts, drains, stops.
 
 One runtime a process. It is made with the ASGI application and started by the server once the event
-loop runs, so that commands and Celery workers load no model. While it loads, the doors answer 503.
+loop runs, so that commands and Celery workers load no model. While models load, the doors answer 503.
 
-    IDLE → LOADING → READY → DRAINING → STOPPED
-               └────────→ FAILED
+    IDLE → LOADING ⇄ READY → DRAINING → STOPPED
+               └──→ FAILED
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar
 
-from inference.admission.concurrency import ConcurrencySettings
-from inference.admission.controller import AdmissionController, AdmissionStatistics
+from accounts.contracts import Principal
 from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import Ledger, LedgerStatistics
+from inference.domain.model_settings import ModelStore
 from inference.domain.outcomes import Recorder
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.time_limits import TimeLimits
-from inference.engine.load_error import ModelLoadError
-from inference.engine.stats import EngineStatistics
-from inference.engine.watchdog import Watchdog
-from inference.media.addresses import AllowedHosts
-from inference.media.fetching import MediaFetcher
-from inference.media.limits import MediaLimits
+from inference.hosting.condition import FleetCondition
+from inference.hosting.fleet import Fleet
+from inference.hosting.lease import ModelLease
+from inference.hosting.loaded_model import ModelStatistics
+from inference.hosting.workshop import ModelSources, ModelWorkshop, ServingSettings, SizeModel
 from inference.openai.ids import new_chat_completion_id, new_completion_id, new_response_id
+from inference.openai.output_defaults import filled_sampling
 from inference.openai.protocol import ChatRequest, CompletionRequest
 from inference.openai.rendering import ChatRendering, CompletionRendering
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering, response_members
-from inference.parsing.formats.registry import reads_tool_calls
-from inference.prompting.chat_template import UnusableTemplate
-from inference.prompting.prompt import PromptBuilder, PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.constraints import ConstraintDesk
-from inference.services.engines import Engine, EngineLoader
+from inference.services.embeddings import EmbeddingService
+from inference.services.engines import EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
-from inference.services.media_desk import MediaDesk
-from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.tokenization import TokenizationService
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import SessionRegistry, SessionStatistics
-
-_log = logging.getLogger(__name__)
 
 PROMPT_THREADS = 2
 # Reading a body costs about 6 µs for 2 kB: this much is half a millisecond.
@@ -82,22 +75,22 @@ class RuntimeState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """What the runtime needs to know of the service's settings."""
+    """What the runtime needs to know of the service's settings.
 
-    num_lanes: int
-    max_waiting: int
+    `is_repairable`: who runs the service can repair a model's row while it runs, so that a process
+    without any model that works has a use. `drain_grace_s`: how long those who use a model may go on when
+    it is unloaded.
+    """
+
     strict_fields: bool = False
     has_shared_prefixes: bool = False
     allows_gbnf: bool = False
-    watchdog_s: float = 120.0
+    is_repairable: bool = False
+    drain_grace_s: float = 20.0
     session_header: str = ""
     """The one header that names a trusted session, in lower case; empty: none does."""
     time_limits: TimeLimits = field(default_factory=TimeLimits)
-    concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
-    chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
-    media_limits: MediaLimits = field(default_factory=MediaLimits)
-    media_hosts: AllowedHosts = field(default_factory=AllowedHosts)
-    prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
+    serving: ServingSettings = field(default_factory=ServingSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +98,21 @@ class Readiness:
     """What /readyz says. `reasons` name what is in the way, or what is away but not needed.
 
     `status` is ready, degraded, unavailable (waiting helps) or failed (only a new process does).
-    `cause` is for those who run the service alone: it may name files and sizes.
+    `causes` are for those who run the service alone: they may name models, files and sizes.
     """
 
     is_ready: bool
     status: str
     reasons: tuple[str, ...] = ()
-    cause: str = ""
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeStatistics:
-    """What is held right now; all of it is back to nothing when nobody generates."""
+    """What is held right now; all of it is back to nothing when nobody generates. `models` are by id, of
+    those that are loaded."""
 
-    engine: EngineStatistics
-    admission: AdmissionStatistics
+    models: Mapping[str, ModelStatistics]
     sessions: SessionStatistics
     ledger: LedgerStatistics
 
@@ -134,6 +127,9 @@ class Runtime:
         self,
         settings: RuntimeSettings,
         *,
+        store: ModelStore,
+        sources: ModelSources,
+        sizes: SizeModel,
         loader: EngineLoader,
         recorder: Recorder,
         ledger: Ledger,
@@ -143,135 +139,100 @@ class Runtime:
         broker_probe: Probe,
     ) -> None:
         self.settings = settings
-        self.catalog = ModelCatalog()
-        self.state = RuntimeState.IDLE
-        self.admission: AdmissionController | None = None
-        self.engine: Engine | None = None
-        self._loader = loader
+        self._phase = RuntimeState.IDLE
         self._recorder = recorder
         self._ledger = ledger
         self.answer_keeping = answer_keeping
         self._clock = clock
         self._database_probe = database_probe
         self._broker_probe = broker_probe
+        workshop = ModelWorkshop(
+            settings.serving, loader=loader, sources=sources, sizes=sizes, recorder=recorder, clock=clock
+        )
+        self.fleet = Fleet(store, workshop, clock=clock, drain_grace_s=settings.drain_grace_s)
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
         prompt_pool = PromptPool(self._prompt_pool, num_threads=PROMPT_THREADS)
         self._constraints = ConstraintDesk(allows_gbnf=settings.allows_gbnf)
-        self._generation = GenerationService(
-            catalog=self.catalog,
+        self.generation = GenerationService(
             prompt_pool=prompt_pool,
             entrance=Entrance(sessions=self.sessions, clock=clock, limits=settings.time_limits),
             constraints=self._constraints,
             has_shared_prefixes=settings.has_shared_prefixes,
-            chat_defaults=settings.chat_defaults,
+            max_token_gap_s=settings.time_limits.token_gap_s or None,
         )
-        self._tokenization = TokenizationService(
-            catalog=self.catalog, prompt_pool=prompt_pool, chat_defaults=settings.chat_defaults
-        )
-        self._watchdog = Watchdog(settings.watchdog_s)
-        self._cause = ""
-        self._loading: asyncio.Task[None] | None = None
+        self.tokenization = TokenizationService(prompt_pool=prompt_pool)
+        self.embeddings = EmbeddingService(prompt_pool=prompt_pool)
 
     # -- life -------------------------------------------------------------------------------------
 
+    @property
+    def state(self) -> RuntimeState:
+        if self._phase is not RuntimeState.READY:
+            return self._phase
+        condition = self.fleet.condition()
+        if condition.is_serving:
+            return RuntimeState.READY
+        has_failed = condition.is_lost or condition.has_failed
+        return RuntimeState.FAILED if has_failed else RuntimeState.LOADING
+
+    @property
+    def must_end(self) -> str:
+        """Why only a new process can serve again; empty where this one has a use."""
+        if self._phase is not RuntimeState.READY:
+            return ""
+        condition = self.fleet.condition()
+        if condition.is_lost:
+            return "; ".join(condition.causes) or "the engine has stopped"
+        if condition.has_failed and not self.settings.is_repairable:
+            return RuntimeState.FAILED.value
+        return ""
+
     async def start(self) -> None:
         """Begin to load; returns at once, so that the server answers 503 meanwhile."""
-        self.state = RuntimeState.LOADING
-        self._loading = asyncio.create_task(self._load())
-
-    async def _load(self) -> None:
-        try:
-            self.engine = await self._loader.load(self._make_admission)
-            description, tokenizer = self.engine.description, self.engine.tokenizer
-            policy = replace(self.settings.prompt_policy, reads_tool_calls=reads_tool_calls)
-            prompts = PromptBuilder(tokenizer, description, policy=policy)
-        except (ModelLoadError, UnusableTemplate) as problem:
-            # What the operator did or lacks, in one sentence: a traceback would only hide it.
-            _log.critical("the engine could not be started: %s", problem)
-            self._cause = str(problem)
-            self.state = RuntimeState.FAILED
-            return
-        except Exception:
-            _log.exception("the engine could not be started")
-            self.state = RuntimeState.FAILED
-            return
-        limits = self.settings.media_limits
-        media = MediaDesk(self.engine.projector, limits, MediaFetcher(self.settings.media_hosts, limits))
-        self.catalog.add(
-            ServedModel(description, tokenizer, prompts, self.engine.backend, self.engine.constraints, media)
-        )
-        if self.state is RuntimeState.LOADING:
-            self.state = RuntimeState.READY
-            _log.info("model %s is ready", description.id)
+        self._phase = RuntimeState.READY
+        self.fleet.start()
 
     def watch(self) -> None:
-        """Look whether the engine makes progress, every second or so. One that hangs is given up:
-        from then on it counts as dead."""
-        if self.engine is None:
-            return
-        stall = self._watchdog.observe(self.engine.statistics(), self._clock.monotonic())
-        if stall is not None:
-            self._cause = f"the engine has made no progress for {stall.stalled_s:.0f} s"
-            _log.critical("the engine hangs: %s", stall)
-            self.engine.give_up()
-
-    def _make_admission(self, num_cells: int) -> AdmissionController:
-        self.admission = AdmissionController(
-            num_lanes=self.settings.num_lanes,
-            max_waiting=self.settings.max_waiting,
-            num_cells=num_cells,
-            clock=self._clock,
-            record=self._recorder.record_event,
-            concurrency=self.settings.concurrency,
-        )
-        return self.admission
+        """Look whether all engines make progress, every second or so."""
+        self.fleet.watch()
 
     def begin_drain(self) -> None:
         """No newcomers from now on; what waits is answered at once, what runs goes on."""
-        self.state = RuntimeState.DRAINING
+        self._phase = RuntimeState.DRAINING
         error = ServiceUnavailable("The service is shutting down.", reason=RejectionReason.DRAINING)
         self.sessions.close(error)
-        if self.engine is not None:
-            self.engine.refuse(error)
+        self.fleet.begin_drain(error)
 
     def begin_stop(self) -> None:
         """The grace time is over: whoever still generates gets an error in-band, at once."""
-        if self.engine is not None:
-            self.engine.begin_stop()
+        self.fleet.begin_stop()
 
     async def stop(self) -> None:
-        """Stop the engine (running requests get an error) and give everything back."""
-        if self._loading is not None:
-            await asyncio.wait([self._loading])
-        if self.engine is not None:
-            await self.engine.stop()
-        for model in self.catalog.models():
-            await asyncio.to_thread(model.media.close)
+        """Stop the engines (running requests get an error) and give everything back."""
+        await self.fleet.stop()
         self._prompt_pool.shutdown(wait=False, cancel_futures=True)
         self._constraints.close()
-        self.state = RuntimeState.STOPPED
+        self._phase = RuntimeState.STOPPED
 
     # -- for the doors ----------------------------------------------------------------------------
 
-    @property
-    def generation(self) -> GenerationService:
-        """The service; raises ServiceUnavailable while nothing can be generated."""
-        self.check_ready()
-        return self._generation
-
-    @property
-    def tokenization(self) -> TokenizationService:
-        """Raises ServiceUnavailable while no model is there."""
-        self.check_ready()
-        return self._tokenization
-
     def check_ready(self) -> None:
-        """Raises ServiceUnavailable while nothing can be generated."""
-        if self.state is not RuntimeState.READY:
-            raise ServiceUnavailable(f"The service cannot generate now: {self.state.value}.")
-        if self.engine is None or not self.engine.is_alive:
-            raise ServiceUnavailable("The service cannot generate now: its engine has stopped.")
+        """Raises ServiceUnavailable while nothing can be generated, whatever is asked for."""
+        if self._phase is not RuntimeState.READY:
+            raise ServiceUnavailable(f"The service cannot generate now: {self._phase.value}.")
+
+    async def lease(
+        self, name: str | None, principal: Principal, *, timeout_s: float | None = None
+    ) -> ModelLease:
+        """A model to use; None is the default one. One that loads on demand is waited for, as long as a
+        request may wait for its lane (`timeout_s`: or less, where it wishes so). Raises ModelNotFound and
+        ServiceUnavailable."""
+        self.check_ready()
+        limits = self.settings.time_limits
+        limits_s = [limits.admission_s or None, limits.of_request(timeout_s)]
+        limit_s = min([limit for limit in limits_s if limit is not None], default=None)
+        return await self.fleet.acquire(name, principal, limit_s=limit_s)
 
     async def parse(self, parse: BodyParser[T], body: bytes) -> T:
         """A validated request. Large bodies are read on the pool: the loop has others to serve."""
@@ -287,66 +248,78 @@ class Runtime:
     def lifecycle(self, identity: RequestIdentity) -> RequestLifecycle:
         return RequestLifecycle(identity, recorder=self._recorder, ledger=self._ledger, clock=self._clock)
 
-    def chat_rendering(self, request: ChatRequest) -> ChatRendering:
-        model = self.catalog.model(request.model).description
+    def chat_rendering(self, request: ChatRequest, model: ServedModel) -> ChatRendering:
+        description = model.description
         return ChatRendering(
             id=new_chat_completion_id(),
             created=int(self._clock.unix_time()),
-            model=model.id,
-            fingerprint=model.fingerprint,
+            model=description.id,
+            fingerprint=description.fingerprint,
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
             offers_tools=bool(request.tool_use.callable_tools),
         )
 
-    def response_rendering(self, request: ResponseRequest, *, is_stored: bool) -> ResponseRendering:
-        model = self.catalog.model(request.model).description
+    def response_rendering(
+        self, request: ResponseRequest, model: ServedModel, *, is_stored: bool
+    ) -> ResponseRendering:
+        description = model.description
         members = response_members(
             request,
             id=new_response_id(),
             created=int(self._clock.unix_time()),
-            model=model.id,
-            sampling=request.sampling.resolve(model.sampling_defaults),
+            model=description.id,
+            sampling=filled_sampling(request.sampling, model.defaults.chat.output.sampling).resolve(
+                description.sampling_defaults
+            ),
             is_stored=is_stored,
         )
         return ResponseRendering(members=members, now=self._clock.unix_time)
 
-    def completion_rendering(self, request: CompletionRequest) -> CompletionRendering:
-        model = self.catalog.model(request.model).description
+    def completion_rendering(self, request: CompletionRequest, model: ServedModel) -> CompletionRendering:
+        description = model.description
         return CompletionRendering(
             id=new_completion_id(),
             created=int(self._clock.unix_time()),
-            model=model.id,
-            fingerprint=model.fingerprint,
+            model=description.id,
+            fingerprint=description.fingerprint,
             wants_usage=request.wants_usage,
             wants_logprobs=request.num_top_logprobs is not None,
         )
 
-    def statistics(self) -> RuntimeStatistics | None:
-        """None while nothing is loaded."""
-        if self.engine is None or self.admission is None:
-            return None
+    def statistics(self) -> RuntimeStatistics:
         return RuntimeStatistics(
-            self.engine.statistics(),
-            self.admission.statistics(),
-            self.sessions.statistics(),
-            self._ledger.statistics(),
+            self.fleet.statistics(), self.sessions.statistics(), self._ledger.statistics()
         )
 
     async def readiness(self) -> Readiness:
-        """Ready needs a live engine, a journal that can be written and the database; without the broker it
-        is only degraded."""
-        if self.state is RuntimeState.FAILED:
-            return Readiness(False, "failed", (self.state.value,), self._cause)
-        if self.state is not RuntimeState.READY:
-            return Readiness(False, "unavailable", (self.state.value,))
-        if self.engine is None or not self.engine.is_alive:
-            return Readiness(False, "failed", ("the engine has stopped",), self._cause)
+        """Ready needs a model that answers, a journal that can be written and the database; without the
+        broker, or with a model that has failed, it is only degraded."""
+        if self._phase is not RuntimeState.READY:
+            return Readiness(False, "unavailable", (self._phase.value,))
+        condition = self.fleet.condition()
+        if not condition.is_serving or condition.is_lost:
+            return self._without_models(condition)
         if self._ledger.fault is not None:
             return Readiness(False, "unavailable", (f"records cannot be kept: {self._ledger.fault}",))
         has_database, has_broker = await asyncio.gather(self._database_probe(), self._broker_probe())
         if not has_database:
             return Readiness(False, "unavailable", ("the database does not answer",))
+        reasons = []
         if not has_broker:
-            return Readiness(True, "degraded", ("the broker does not answer",))
-        return Readiness(True, "ready")
+            reasons.append("the broker does not answer")
+        if condition.failures:
+            reasons.append(f"{len(condition.failures)} of {condition.num_models} models cannot be used")
+        return Readiness(True, "degraded" if reasons else "ready", tuple(reasons), condition.causes)
+
+    def _without_models(self, condition: FleetCondition) -> Readiness:
+        """Nothing can be generated, or not for long."""
+        causes = condition.causes
+        if condition.is_lost:
+            return Readiness(False, "failed", ("the engine has stopped",), causes)
+        if condition.has_failed:
+            status = "unavailable" if self.settings.is_repairable else "failed"
+            return Readiness(False, status, (RuntimeState.FAILED.value,), causes)
+        if condition.is_read and not condition.num_models:
+            return Readiness(False, "unavailable", ("no model is set up",))
+        return Readiness(False, "unavailable", (RuntimeState.LOADING.value,), causes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +31,7 @@ from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
+from inference.hosting.workshop import ServingSettings  # noqa: E402
 from inference.ledger.database_calls import database_parameters, in_database  # noqa: E402
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
@@ -40,13 +40,16 @@ from inference.ledger.live_listener import LiveListener  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
+from inference.model_rows.store import PostgresModelStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
-from skippy_site.engine_settings import engine_config  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
+from skippy_site.model_files import ModelFileSources  # noqa: E402
+from skippy_site.model_rows import first_model, serving_process  # noqa: E402
+from skippy_site.model_sizes import sizes_of  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
 from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
@@ -74,18 +77,14 @@ async def make_partitions() -> None:
 def make_runtime(
     environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
 ) -> Runtime:
-    """The one runtime of this process, with the model that the supervisor found or fetched."""
-    # Set by the supervisor, which resolves hf: names and the default model to a file.
-    model_path = Path(os.environ.get("SKIPPY_MODEL_PATH") or environment.model)
-    projector_path = os.environ.get("SKIPPY_MMPROJ_PATH") or environment.mmproj
+    """The one runtime of this process."""
     return Runtime(
         RuntimeSettings(
-            num_lanes=environment.lanes,
-            max_waiting=environment.max_queue,
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
             allows_gbnf=environment.allow_gbnf,
-            watchdog_s=environment.watchdog_s,
+            drain_grace_s=environment.drain_grace_s,
+            is_repairable=True,
             session_header=environment.session_header.lower(),
             time_limits=TimeLimits(
                 request_s=environment.request_timeout_s,
@@ -93,20 +92,22 @@ def make_runtime(
                 send_s=environment.stall_timeout_s,
                 early_headers_s=environment.early_headers_s,
                 keep_alive_s=environment.keep_alive_s,
+                token_gap_s=environment.token_gap_timeout_s,
             ),
-            concurrency=environment.concurrency,
-            chat_defaults=environment.chat_defaults,
-            media_limits=environment.media_limits,
-            media_hosts=environment.allowed_media_hosts,
-            prompt_policy=environment.prompt_policy,
+            serving=ServingSettings(
+                watchdog_s=environment.watchdog_s,
+                chat_defaults=environment.chat_defaults,
+                media_limits=environment.media_limits,
+                media_hosts=environment.allowed_media_hosts,
+                prompt_policy=environment.prompt_policy,
+            ),
         ),
-        loader=LocalEngineLoader(
-            model_path,
-            model_id=environment.model_id,
-            config=engine_config(environment),
-            clock=clock,
-            projector_path=Path(projector_path) if projector_path else None,
+        store=PostgresModelStore(
+            serving_process(), first=first_model(environment, settings.STATE, os.environ)
         ),
+        sources=ModelFileSources(settings.STATE),
+        sizes=partial(sizes_of, environment),
+        loader=LocalEngineLoader(clock=clock),
         recorder=make_recorder(watching),
         ledger=ledger,
         answer_keeping=AnswerKeeping(
@@ -160,8 +161,8 @@ def make_application(
 
 
 def served_models() -> list[str]:
-    """The ids that this process serves; none while it loads."""
-    return [model.description.id for model in _runtime.catalog.models()]
+    """The ids of all models that there are, loaded or not."""
+    return _runtime.fleet.known_ids()
 
 
 _clock = SystemClock()

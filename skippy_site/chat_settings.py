@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
+from inference.openai.chat_defaults import ChatDefaults
 from inference.openai.template_fields import RESERVED_KWARGS
 from inference.prompting.prompt import PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from skippy_site.watching_settings import WatchingSettings, parts_of
 
 
@@ -120,8 +121,8 @@ class ChatSettings(WatchingSettings, frozen=True, kw_only=True):
     def chat_defaults(self) -> ChatDefaults:
         """What requests leave out."""
         return ChatDefaults(
-            system_prompt=self.chat_system_prompt,
-            prefill=self.chat_prefill,
+            system_prompt=self.chat_system_prompt or None,
+            prefill=ChatMessage("assistant", self.chat_prefill) if self.chat_prefill else None,
             template_kwargs=self._template_variables(),
             locked_kwargs=self._locked_names(),
             reasoning=ReasoningOptions(
@@ -130,5 +131,5 @@ class ChatSettings(WatchingSettings, frozen=True, kw_only=True):
                 effort=self.reasoning_effort or None,
                 max_tokens=None if self.reasoning_budget < 0 else self.reasoning_budget,
             ),
-            wants_raw_text=self.skip_chat_parsing,
+            wants_raw_text=self.skip_chat_parsing or None,
         )

@@ -62,6 +62,7 @@ def engine_config(environment: Environment) -> EngineConfig:
                 value_type=KvType(environment.kv_type_v),
                 flash_attention=FlashAttention(environment.flash_attention),
                 load_mode=LoadMode(environment.load_mode),
+                has_full_window=environment.swa_full,
             ),
         )
     except ValueError as problem:

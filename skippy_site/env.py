@@ -111,6 +111,13 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             "kept there (mlock); auto: as llama.cpp thinks best"
         ),
     ] = "auto"
+    swa_full: Annotated[
+        bool,
+        Meta(
+            description="layers with a sliding window keep all tokens, which takes more memory; without it "
+            "their prompts cannot share beginnings"
+        ),
+    ] = True
     prefix_cache: Annotated[
         bool, Meta(description="prompts that begin alike share what was computed for their beginning")
     ] = True
@@ -185,6 +192,13 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
         Seconds,
         Meta(description="time for a whole request; 504 then; `timeout_s` in a body lowers it; 0: none"),
     ] = 600.0
+    token_gap_timeout_s: Annotated[
+        Seconds,
+        Meta(
+            description="time for the next token of an answer that has begun, not counting its reader's and "
+            "hooks' time; 504 then; 0: none"
+        ),
+    ] = 0.0
     stall_timeout_s: Annotated[
         float,
         Meta(gt=0, le=60, description="time that a client may leave one message of its answer unread"),
@@ -319,7 +333,7 @@ def read_environment(source: Mapping[str, str] | None = None) -> Environment:
     try:
         return msgspec.convert(given, Environment, strict=False)
     except msgspec.ValidationError as problem:
-        raise EnvironmentProblem(_one_line(str(problem), given)) from None
+        raise EnvironmentProblem(one_line(str(problem), given)) from None
 
 
 def _annotation(field: str) -> str:
@@ -327,7 +341,7 @@ def _annotation(field: str) -> str:
     return next(str(owner[field]) for owner in owners if field in owner)
 
 
-def _one_line(message: str, given: Mapping[str, str]) -> str:
+def one_line(message: str, given: Mapping[str, str]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if field not in given:

@@ -82,22 +82,19 @@ class SiteLifespan:
             _log.warning("the database could not be prepared: %s", type(problem).__name__)
 
     async def _watch(self) -> None:
-        """A process whose engine is gone or hangs has no use: it ends in good order, and the supervisor
+        """A process whose engines are gone or hang has no use: it ends in good order, and the supervisor
         starts a new one."""
         is_settled = False
-        while self._runtime.state in (RuntimeState.LOADING, RuntimeState.READY):
+        while self._runtime.state not in (RuntimeState.DRAINING, RuntimeState.STOPPED):
             if self._runtime.state is RuntimeState.READY and not is_settled:
                 is_settled = True
                 _settle_memory()
             self._runtime.watch()
-            engine = self._runtime.engine
-            if engine is not None and not engine.is_alive:
-                break
+            if cause := self._runtime.must_end:
+                _log.critical("the engine is gone (%s): this process ends", cause)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
             await asyncio.sleep(WATCH_EVERY_S)
-        if self._runtime.state in (RuntimeState.DRAINING, RuntimeState.STOPPED):
-            return
-        _log.critical("the engine is gone (%s): this process ends", self._runtime.state.value)
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

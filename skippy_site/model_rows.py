@@ -1,8 +1,4 @@
-"""What models as rows need to know of this site: its environment, its folders, what makes a file a model.
-
-A row's source is hf:org/repo/file.gguf, or a path; one that does not begin with a slash is looked for in
-the models folder of the state folder, so that the folder can be moved with all that is in it.
-"""
+"""What models as rows need to know of this site: its environment, its folders, what makes a file a model."""
 
 from __future__ import annotations
 
@@ -15,52 +11,20 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
 from inference.domain.errors import InvalidRequest
 from inference.domain.model import id_from_file_name
 from inference.model_rows.first_row import FirstModel
 from inference.model_rows.reports import ServingProcess
 from skippy_site.env import Environment
+from skippy_site.model_sizes import ENGINE_FIELDS, model_environment
+from skippy_site.model_sources import source_path, written_source
 from skippy_site.provision.model_source import HUB_PREFIX, ModelProblem, check_gguf, parse_hub_name
 from skippy_site.state import StateFolder
 
-# The settings that each model may have of its own.
-ENGINE_FIELDS = (
-    "lanes",
-    "context",
-    "threads",
-    "batch_threads",
-    "media_threads",
-    "batch",
-    "micro_batch",
-    "gpu_layers",
-    "split_mode",
-    "tensor_split",
-    "main_gpu",
-    "kv_type_k",
-    "kv_type_v",
-    "flash_attention",
-    "load_mode",
-    "prefix_cache",
-)
-_VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)\b")
 _MAX_SHOWN_NAME = 64
-
-
-def source_path(source: str, state: StateFolder) -> Path | None:
-    """Where a source's file is; None for one on a hub."""
-    if source.startswith(HUB_PREFIX):
-        return None
-    return state.models / Path(source).expanduser()
-
-
-def written_source(given: str, state: StateFolder) -> str:
-    """The same the other way: how a path of this machine is written down in a row."""
-    if given.startswith(HUB_PREFIX):
-        return given
-    path = Path(given).expanduser().absolute()
-    return str(path.relative_to(state.models)) if path.is_relative_to(state.models) else str(path)
+_KNOWN = ", ".join(ENGINE_FIELDS)
+_FIRST_WORD = re.compile(r"[a-z_]+\b")
+_FIELD_BEFORE = re.compile(r"^[a-z_]+: ")
 
 
 def first_model(environment: Environment, state: StateFolder, found: Mapping[str, str]) -> FirstModel | None:
@@ -96,15 +60,15 @@ class SiteModelChecks:
         for name in engine:
             if name not in ENGINE_FIELDS:
                 shown = "".join(c if c.isprintable() else "?" for c in name[:_MAX_SHOWN_NAME])
-                known = ", ".join(ENGINE_FIELDS)
-                raise InvalidRequest(
-                    f"Invalid '{param}.{shown}': there is no such setting; there are {known}.",
-                    param=f"{param}.{shown}",
-                )
+                raise _refused(f"{param}.{shown}", f"there is no such setting; there are {_KNOWN}")
         try:
-            msgspec.convert({**msgspec.structs.asdict(self._environment), **engine}, Environment)
-        except msgspec.ValidationError as problem:
-            raise _refused(str(problem), param) from None
+            model_environment(self._environment, engine)
+        except ValueError as problem:
+            text = str(problem)
+            named = _FIRST_WORD.match(text)
+            raise _refused(
+                param if named is None else f"{param}.{named[0]}", _FIELD_BEFORE.sub("", text)
+            ) from None
 
     def check_source(self, source: str, *, param: str) -> None:
         try:
@@ -116,8 +80,11 @@ class SiteModelChecks:
                 raise ModelProblem(f"{param}: {path} is no ordinary file")
             check_gguf(path, variable=param)
         except ModelProblem as problem:
-            text = str(problem).removeprefix(f"{param}: ").rstrip(".")
-            raise InvalidRequest(f"Invalid '{param}': {text}.", param=param) from None
+            raise _refused(param, str(problem).removeprefix(f"{param}: ").rstrip(".")) from None
+
+
+def _refused(param: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"Invalid '{param}': {problem}.", param=param)
 
 
 def _is_special(path: Path) -> bool:
@@ -127,17 +94,6 @@ def _is_special(path: Path) -> bool:
     except OSError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _refused(problem: str, param: str) -> InvalidRequest:
-    text, _, path = problem.partition(" - at `$.")
-    named = path.rstrip("`")
-    if not named:
-        variable = _VARIABLE.search(text)
-        named = "" if variable is None else variable[1].lower()
-        text = _VARIABLE.sub(lambda found: found[1].lower(), text).removeprefix(f"{named}: ")
-    full = f"{param}.{named}" if named else param
-    return InvalidRequest(f"Invalid '{full}': {text[:1].lower()}{text[1:]}.", param=full)
 
 
 def make_model_checks() -> SiteModelChecks:

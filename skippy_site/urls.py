@@ -18,6 +18,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     re_path(r"^api/schema/?$", schema),
     path("api/", include("inference.usage_api.urls")),
+    path("api/", include("inference.models_api.urls")),
     path("api/", include("accounts.api.urls")),
     path("", RedirectView.as_view(pattern_name="admin:index", permanent=False)),
 ]

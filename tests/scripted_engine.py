@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 
 from inference.admission.controller import AdmissionController
 from inference.domain.backend import HoldReason, Newcomer
@@ -13,16 +14,21 @@ from inference.domain.constraint import (
     ConstraintState,
     OutputConstraint,
 )
+from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
 from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
+from inference.domain.model_settings import ModelSettings
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
+from inference.engine.config import EngineConfig
 from inference.engine.lanes import LaneStatistics
+from inference.engine.load_order import LoadOrder, ModelFiles
 from inference.engine.stats import EngineStatistics
+from inference.hosting.workshop import ModelSizes
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -172,10 +178,12 @@ class ScriptedEngine:
         self.constraints = ScriptedCompiler()
         self.backend = self
         self.projector: MediaProjector | None = None
+        self.embeddings: EmbeddingBackend | None = None
         self.is_alive = True
         self.play = play
         self.handles: list[ScriptedHandle] = []
         self.refusal: SkippyError | None = None
+        self.can_be_freed = True
 
     def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> ScriptedHandle:
         if self.refusal is not None:
@@ -210,8 +218,9 @@ class ScriptedEngine:
         for handle in self.handles:
             handle.fail(ServiceUnavailable("The engine has stopped after a fault."))
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
         self.is_alive = False
+        return self.can_be_freed
 
 
 class ScriptedLoader:
@@ -221,8 +230,18 @@ class ScriptedLoader:
         self._engine = engine
         self._failure = failure
 
-    async def load(self, admit: Callable[[int], AdmissionController]) -> ScriptedEngine:
+    async def load(self, order: LoadOrder, admit: Callable[[int], AdmissionController]) -> ScriptedEngine:
         if self._failure is not None:
             raise self._failure
         admit(self._engine.description.num_cells)
         return self._engine
+
+
+async def no_files(settings: ModelSettings, report: Callable[[str], None]) -> ModelFiles:
+    """ModelSources of models that have none."""
+    return ModelFiles(model=Path(settings.source))
+
+
+def small_sizes(settings: ModelSettings) -> ModelSizes:
+    """Sizes as the scripted engine's statistics have them."""
+    return ModelSizes(engine=EngineConfig(num_lanes=4), max_waiting=16)

@@ -11,6 +11,7 @@ from accounts.scopes import Scope
 # What an administrator needs in Django's own terms to have a scope when signed in by session.
 _STAFF_PERMISSIONS = {
     Scope.KEYS: ("auth.add_user", "auth.change_user", "accounts.add_apikey", "accounts.change_apikey"),
+    Scope.MODELS: ("inference.add_modelrow", "inference.change_modelrow", "inference.delete_modelrow"),
     Scope.USAGE_ALL: ("inference.view_generationrecord",),
 }
 SESSION_SCOPES = frozenset({Scope.USAGE, Scope.KEYS_OWN})

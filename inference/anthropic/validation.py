@@ -168,8 +168,10 @@ def _output_schema(fields: Fields) -> tuple[JsonSchema | None, str]:
     return None, ""
 
 
-def _stop_sequences(fields: Fields) -> tuple[str, ...]:
-    given = fields.array("stop_sequences") or []
+def _stop_sequences(fields: Fields) -> tuple[str, ...] | None:
+    given = fields.array("stop_sequences")
+    if given is None:
+        return None
     if len(given) > MAX_STOP_SEQUENCES:
         raise fields.fail("stop_sequences", f"it may hold at most {MAX_STOP_SEQUENCES} strings")
     for stop in given:

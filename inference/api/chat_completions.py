@@ -9,6 +9,7 @@ from inference.openai.protocol import ChatRequest
 from inference.openai.validation import parse_chat_request
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -20,10 +21,10 @@ class ChatCompletionsConsumer(GeneratingConsumer):
     async def read(self, request: HttpRequest) -> ChatRequest:
         return await self._runtime.parse(parse_chat_request, request.body)
 
-    def question(self, request: ChatRequest) -> Question:
-        return Question(request, self._runtime.chat_rendering(request))
+    def question(self, request: ChatRequest, model: ServedModel) -> Question:
+        return Question(request, self._runtime.chat_rendering(request, model))
 
     async def start(
-        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
-        return await self._runtime.generation.start_chat(request, caller, lifecycle)
+        return await self._runtime.generation.start_chat(model, request, caller, lifecycle)

@@ -9,6 +9,7 @@ from inference.openai.protocol import CompletionRequest
 from inference.openai.validation import parse_completion_request
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -20,10 +21,10 @@ class CompletionsConsumer(GeneratingConsumer):
     async def read(self, request: HttpRequest) -> CompletionRequest:
         return await self._runtime.parse(parse_completion_request, request.body)
 
-    def question(self, request: CompletionRequest) -> Question:
-        return Question(request, self._runtime.completion_rendering(request))
+    def question(self, request: CompletionRequest, model: ServedModel) -> Question:
+        return Question(request, self._runtime.completion_rendering(request, model))
 
     async def start(
-        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
-        return await self._runtime.generation.start_completion(request, caller, lifecycle)
+        return await self._runtime.generation.start_completion(model, request, caller, lifecycle)

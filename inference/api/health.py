@@ -25,7 +25,7 @@ class LivenessConsumer(ApiConsumer):
 class ReadinessConsumer(ApiConsumer):
     """200 `ready`, 200 `degraded` (what is away is not needed to answer), or 503 with the reason.
 
-    Callers on this machine also see what lanes, cells and queue hold, and why an engine failed: that
+    Callers on this machine also see what lanes, cells and queue hold, and which models failed and why: that
     tells strangers more than they need.
     """
 
@@ -42,8 +42,7 @@ class ReadinessConsumer(ApiConsumer):
             headers = (*headers, (b"retry-after", b"5"))
         report: dict[str, object] = {"status": readiness.status, "reasons": readiness.reasons}
         if _is_local(self.scope):
-            if readiness.cause:
-                report["reasons"] = (*readiness.reasons, readiness.cause)
+            report["reasons"] = (*readiness.reasons, *readiness.causes)
             report["statistics"] = self._runtime.statistics()
         body = orjson.dumps(report)
         await self.respond.json(body, status=200 if readiness.is_ready else 503, headers=headers)

@@ -13,6 +13,7 @@ from inference.openai.ids import new_message_id
 from inference.openai.protocol import ChatRequest
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -24,14 +25,13 @@ class MessagesConsumer(GeneratingConsumer):
     async def read(self, request: HttpRequest) -> ChatRequest:
         return await self._runtime.parse(parse_messages_request, request.body)
 
-    def question(self, request: ChatRequest) -> Question:
-        model = self._runtime.catalog.model(request.model).description
-        return Question(request, MessageRendering(id=new_message_id(), model=model.id))
+    def question(self, request: ChatRequest, model: ServedModel) -> Question:
+        return Question(request, MessageRendering(id=new_message_id(), model=model.description.id))
 
     async def start(
-        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
-        return await self._runtime.generation.start_chat(request, caller, lifecycle)
+        return await self._runtime.generation.start_chat(model, request, caller, lifecycle)
 
 
 class CountTokensConsumer(PromptConsumer):
@@ -40,10 +40,8 @@ class CountTokensConsumer(PromptConsumer):
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
         asked = await self._runtime.parse(parse_count_request, request.body)
-        num_tokens = await self._runtime.tokenization.count(
-            asked.conversation,
-            model_id=asked.model,
-            user_id=principal.user_id,
-            may_use=principal.limits.allows_model,
-        )
+        with await self._runtime.lease(asked.model, principal) as lease:
+            num_tokens = await self._runtime.tokenization.count(
+                lease.model, asked.conversation, user_id=principal.user_id
+            )
         await self.respond.json(count_body(num_tokens), headers=ignored_headers(asked.ignored_parameters))

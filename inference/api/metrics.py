@@ -15,9 +15,10 @@ from accounts.contracts import Principal
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
 from inference.domain.errors import PermissionDenied
+from inference.hosting.loaded_model import ModelStatistics
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
-from inference.telemetry.prometheus import CONTENT_TYPE, RequestMetrics, ServiceGauges
+from inference.telemetry.prometheus import CONTENT_TYPE, ModelGauges, RequestMetrics
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _FORWARDED = frozenset({b"x-forwarded-for", b"x-real-ip", b"forwarded"})
@@ -72,7 +73,7 @@ class MetricsConsumer(ApiConsumer):
             caller = await self._authenticator.authenticate(self.scope["headers"])
             if not self._access.may_read(caller):
                 raise PermissionDenied("This API key may not read metrics.")
-        body = self._metrics.exposition(service_gauges(self._runtime), self._telemetry.statistics().sinks)
+        body = self._metrics.exposition(model_gauges(self._runtime), self._telemetry.statistics().sinks)
         headers = (
             (b"content-type", CONTENT_TYPE),
             (b"content-length", str(len(body)).encode()),
@@ -81,16 +82,21 @@ class MetricsConsumer(ApiConsumer):
         await self.respond.whole(200, headers, body)
 
 
-def service_gauges(runtime: Runtime) -> ServiceGauges:
-    """What the runtime holds now; all but nothing while no model is loaded."""
-    held = runtime.statistics()
-    model = next((model.description.id for model in runtime.catalog.models()), "")
+def model_gauges(runtime: Runtime) -> list[ModelGauges]:
+    """What each model holds now; all but nothing of those that are not loaded."""
+    held = runtime.fleet.statistics()
+    serves = runtime.state is RuntimeState.READY
+    gauges = [_gauges(id, held.get(id), is_ready=serves) for id in runtime.fleet.known_ids()]
+    return gauges or [ModelGauges("", is_ready=False)]
+
+
+def _gauges(id: str, held: ModelStatistics | None, *, is_ready: bool) -> ModelGauges:
     if held is None:
-        return ServiceGauges(model, is_ready=False)
+        return ModelGauges(id, is_ready=False)
     engine, admission = held.engine, held.admission
-    return ServiceGauges(
-        model=model,
-        is_ready=runtime.state is RuntimeState.READY and engine.is_alive,
+    return ModelGauges(
+        model=id,
+        is_ready=is_ready and engine.is_alive,
         num_running=engine.lanes.num_used,
         num_waiting=admission.queue.num_waiting,
         max_waiting=admission.queue.max_waiting,

@@ -12,7 +12,7 @@ from inference.runtime import Runtime
 
 
 class ModelListConsumer(ApiConsumer):
-    """The models that this key may use."""
+    """The models that this key may use, also those that are loaded only when somebody asks for them."""
 
     def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
         super().__init__(**rest)
@@ -20,8 +20,7 @@ class ModelListConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
-        models = self._runtime.catalog.models(may_use=principal.limits.allows_model)
-        await self.respond.json(model_list_body(model.description for model in models))
+        await self.respond.json(model_list_body(self._runtime.fleet.listed(principal)))
 
 
 class ModelConsumer(ApiConsumer):
@@ -33,7 +32,5 @@ class ModelConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
-        model = self._runtime.catalog.model(
-            request.argument("model_id"), may_use=principal.limits.allows_model
-        )
-        await self.respond.json(model_body(model.description))
+        model = self._runtime.fleet.find(request.argument("model_id"), principal)
+        await self.respond.json(model_body(model.listed))

@@ -23,6 +23,7 @@ from inference.openai.responses.validation import parse_response_request
 from inference.runtime import Runtime
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
+from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -57,19 +58,19 @@ class ResponsesConsumer(GeneratingConsumer):
     def keeps_text(self, request: ResponseRequest, principal: Principal) -> bool:
         return principal.keeps_text and request.is_stored is not False
 
-    def question(self, request: ResponseRequest) -> Question:
+    def question(self, request: ResponseRequest, model: ServedModel) -> Question:
         assert self.principal is not None
         is_stored = self.keeps_text(request, self.principal)
-        rendering = self._runtime.response_rendering(request, is_stored=is_stored)
+        rendering = self._runtime.response_rendering(request, model, is_stored=is_stored)
         if not is_stored:
             return Question(request, rendering)
         return Question(request, rendering, stored=partial(_stored, request, rendering))
 
     async def start(
-        self, request: ResponseRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: ResponseRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         try:
-            return await self._runtime.generation.start_chat(request, caller, lifecycle)
+            return await self._runtime.generation.start_chat(model, request, caller, lifecycle)
         except InvalidRequest as error:
             raise _in_own_words(error) from None
 
@@ -102,12 +103,10 @@ class InputTokensConsumer(ApiConsumer):
         assert principal is not None
         asked = await read_response_request(self._runtime, request.body, principal)
         try:
-            num_tokens = await self._runtime.tokenization.count(
-                asked.conversation,
-                model_id=asked.model,
-                user_id=principal.user_id,
-                may_use=principal.limits.allows_model,
-            )
+            with await self._runtime.lease(asked.model, principal) as lease:
+                num_tokens = await self._runtime.tokenization.count(
+                    lease.model, asked.conversation, user_id=principal.user_id
+                )
         except InvalidRequest as error:
             raise _in_own_words(error) from None
         body = orjson.dumps({"object": "response.input_tokens", "input_tokens": num_tokens})

@@ -21,9 +21,8 @@ class TokenizeConsumer(PromptConsumer):
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
         asked = await self._runtime.parse(parse_tokenize_request, request.body)
-        tokens = await self._runtime.tokenization.tokenize(
-            asked, user_id=principal.user_id, may_use=principal.limits.allows_model
-        )
+        with await self._runtime.lease(asked.model, principal) as lease:
+            tokens = await self._runtime.tokenization.tokenize(lease.model, asked, user_id=principal.user_id)
         write = partial(
             tokenize_body, tokens.ids, tokens.strings, max_request_tokens=tokens.max_request_tokens
         )
@@ -38,7 +37,6 @@ class DetokenizeConsumer(PromptConsumer):
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
         asked = await self._runtime.parse(parse_detokenize_request, request.body)
-        text = await self._runtime.tokenization.detokenize(
-            asked, user_id=principal.user_id, may_use=principal.limits.allows_model
-        )
+        with await self._runtime.lease(asked.model, principal) as lease:
+            text = await self._runtime.tokenization.detokenize(lease.model, asked, user_id=principal.user_id)
         await self.respond.json(detokenize_body(text), headers=ignored_headers(asked.ignored_parameters))

@@ -6,6 +6,7 @@ part of where a prompt's cells are found again, and of who may share a step.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -31,3 +32,18 @@ class AppliedAdapter:
 
     name: str
     scale: float
+
+
+AdapterSet = tuple[AppliedAdapter, ...]
+
+
+def adapter_set(applied: Iterable[AppliedAdapter]) -> AdapterSet:
+    """The set of a request, in the one form that it has. Names must differ."""
+    return tuple(sorted([one for one in applied if one.scale]))
+
+
+def adapter_namespace(adapters: AdapterSet) -> str:
+    """What the namespace of requests with these adapters ends with; empty where there are none. Scales are
+    written so that different ones are never alike; the number of characters keeps names apart that look
+    like scales or like more than one."""
+    return "".join(f", adapter {len(one.name)} {one.name} × {one.scale!r}" for one in adapters)

@@ -29,7 +29,7 @@ class Submission:
     `deadline_ts` is the monotonic instant by which the caller wants a lane, None where it waits until
     it cancels. Admission refuses what it predicts to come too late, but the deadline itself is kept by
     the caller, who withdraws.
-    `holds` is why it stands still, already while it waits; only the engine thread touches it.
+    `holds` is why it stands still, already while it waits; only the engine thread changes it.
     """
 
     request: GenerationRequest

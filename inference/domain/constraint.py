@@ -40,10 +40,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """The answer follows a grammar in Lark's notation, as llguidance reads it; or in GBNF."""
+    """The answer follows a grammar in Lark's notation, as llguidance reads it; or in GBNF. `is_trusted`:
+    an administrator wrote it."""
 
     text: str
     is_gbnf: bool = False
+    is_trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

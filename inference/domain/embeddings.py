@@ -9,6 +9,16 @@ from inference.domain.priority import PriorityClass
 
 
 @dataclass(frozen=True, slots=True)
+class PairMarks:
+    """The token ids that a ranking model wants before a query, between it and its document, and behind that,
+    where its file has no template for it (`chat_templates["rerank"]`)."""
+
+    begin: tuple[int, ...] = ()
+    middle: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingDescription:
     """`width` values for each text, of at most `max_tokens` tokens. `can_rank`: the model scores pairs of
     query and document, and its vectors mean nothing."""
@@ -16,6 +26,7 @@ class EmbeddingDescription:
     width: int
     max_tokens: int
     can_rank: bool = False
+    pair_marks: PairMarks = PairMarks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +45,29 @@ class EmbeddingRequest:
         return sum([len(text) for text in self.token_ids])
 
 
-class EmbeddingBackend(Protocol):
-    """Computes vectors on a thread of its own. Its context is made at the first request."""
+class EmbeddingMeter(Protocol):
+    """Hears, on the event loop, how far a request has got. May be silent for one that never began."""
 
-    async def describe(self) -> EmbeddingDescription:
-        """Makes the context where there is none yet. Raises ServiceUnavailable where it cannot be made."""
+    def started(self, at_ts: float) -> None:
+        """Its first text is being computed since then (monotonic seconds)."""
         ...
 
-    async def embed(self, request: EmbeddingRequest) -> Any:
+    def ended(self, num_tokens: int) -> None:
+        """It is over, whichever way, and of so many tokens the texts were computed."""
+        ...
+
+
+class EmbeddingBackend(Protocol):
+    """Computes vectors on a thread of its own. Its context is made at the first request, and freed with the
+    model."""
+
+    @property
+    def description(self) -> EmbeddingDescription:
+        """Known as soon as the model is loaded."""
+        ...
+
+    async def embed(self, request: EmbeddingRequest, meter: EmbeddingMeter) -> Any:
         """float32 (number of texts, width), L2-normalised rows; (number of texts, 1) raw scores where the
         model ranks. Raises ServerOverloaded, ServiceUnavailable or GenerationFailed. A cancelled call
         computes no more of its texts."""
-        ...
-
-    def close(self) -> None:
-        """Free the context; whoever waits gets ServiceUnavailable."""
         ...

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inference.domain.embeddings import EmbeddingDescription
 from inference.domain.media import MediaKind
+from inference.domain.model_settings import ModelState
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class ModelDescription:
     `chat_templates` maps a variant's name to its Jinja source; the main one is "default".
     `max_request_tokens` bounds prompt and answer of one request together: the smaller of the
     shared pool of KV cells and the context that the model was trained with. `media_kinds` is what it
-    reads besides text.
+    reads besides text. `embedding` None: it embeds nothing; without `can_generate` it does nothing else.
     """
 
     id: str
@@ -34,6 +36,21 @@ class ModelDescription:
     num_parameters: int = 0
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
     media_kinds: frozenset[MediaKind] = frozenset()
+    can_generate: bool = True
+    embedding: EmbeddingDescription | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model as those see it who may use it, loaded or not. `description` is None while nothing is known of
+    its file; `created` is then when the model was set up (seconds since 1970). `default_sampling` is what an
+    administrator says where requests for chats say nothing, which goes before what its file recommends."""
+
+    id: str
+    state: ModelState
+    created: int
+    description: ModelDescription | None = None
+    default_sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 _MAIN = re.compile(r"@main(?=:|\Z)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inference.domain.adapters import AppliedAdapter
+from inference.domain.adapters import AppliedAdapter, adapter_namespace
 from inference.domain.cache_retention import CacheRetention
 from inference.domain.constraint import OutputConstraint
 from inference.domain.media_run import MediaRun
@@ -76,8 +76,11 @@ class GenerationRequest:
     given, in their order; there, and only there, the ids are below 0. Those of the same `sibling_group`
     ("": none) begin with the same prompt, which is computed once however short it is.
     `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's.
-    `adapters` change the model's weights. `cache_retention` says how long what was computed may be
-    kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails.
+    `adapters` change the model's weights; `cache_namespace` must end with their `adapter_namespace`, since
+    what one set has computed is wrong for another. `cache_retention` says how long what was computed may be
+    kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails; the first
+    token has no such limit, and time in which the answer stands still for its reader or a hook does not
+    count.
     """
 
     request_id: str
@@ -105,3 +108,5 @@ class GenerationRequest:
             raise ValueError("a generation request needs at least one prompt token")
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        if self.adapters and not self.cache_namespace.endswith(adapter_namespace(self.adapters)):
+            raise ValueError(f"adapters {self.adapters} share the namespace of others")

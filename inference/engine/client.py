@@ -21,6 +21,7 @@ from inference.domain.requests import GenerationRequest
 from inference.engine.handle import EngineHandle
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineState, EngineThread
+from inference.engine.token_gaps import TokenGapWatch
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class EngineClient:
         self._outbox: deque[list[tuple[EventSink, Event]]] = deque()
         self._is_wakeup_due = False
         self._open: set[EngineHandle] = set()
+        self.token_gaps = TokenGapWatch(self._loop, thread.clock.monotonic)
         thread.connect(self._receive, self._receive_end)
 
     @property
@@ -86,6 +88,8 @@ class EngineClient:
         handle = EngineHandle(self, request, self.now_ts, deadline_ts)
         handle.queued(self._admission.submit(handle.submission))
         self._open.add(handle)
+        if handle.max_token_gap_s:
+            self.token_gaps.add(handle)
         self._thread.wake()
         return handle
 
@@ -112,6 +116,7 @@ class EngineClient:
 
     def forget(self, handle: EngineHandle) -> None:
         self._open.discard(handle)
+        self.token_gaps.discard(handle)
 
     def cancel(self, submission: Submission) -> None:
         self._thread.cancel(submission)

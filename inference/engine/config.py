@@ -34,6 +34,7 @@ class EngineConfig:
     run and those that ended, of which at most `max_cached_entries` are kept, each of at least
     `min_cached_tokens` tokens, together in at most `max_cached_cells` cells (0: a quarter of all): cells
     that nobody uses make every step a little slower.
+    `max_embedding_tokens`: of one text that is embedded; 0 chooses by the kind of model (pooling.py).
     `host_cache_bytes`: memory of the machine for what the cells have no room for (cold_prefixes.py); 0:
     it is computed again.
     `hardware`: devices, KV types and how weights are loaded.
@@ -54,6 +55,7 @@ class EngineConfig:
     max_cached_entries: int = 64
     min_cached_tokens: int = 64
     max_cached_cells: int = 0
+    max_embedding_tokens: int = 0
     host_cache_bytes: int = 0
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
 
@@ -69,7 +71,13 @@ class EngineConfig:
             )
         if self.max_ubatch_tokens < 1:
             raise ValueError(f"max_ubatch_tokens must be at least 1, not {self.max_ubatch_tokens}")
-        for name in ("host_cache_bytes", "num_batch_threads", "num_media_threads", "num_threads"):
+        for name in (
+            "host_cache_bytes",
+            "max_embedding_tokens",
+            "num_batch_threads",
+            "num_media_threads",
+            "num_threads",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if not 1 <= self.min_prefill_tokens <= self.max_prefill_tokens_beside_decodes:

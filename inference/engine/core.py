@@ -166,6 +166,8 @@ class EngineCore:
         except Exception:
             logger.exception("A step with %d tokens failed", plan.num_tokens)
             result = StepResult(StepOutcome.FAILED)
+        if result.is_memory_lost:
+            self._memory.lose(self._scheduler.lose_cells())
         end_ts = self._clock.monotonic()
         self._meter.ran(end_ts - begin_ts, result.compute_s)
         self._counters.num_steps += 1

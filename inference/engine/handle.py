@@ -14,7 +14,7 @@ from typing import Protocol
 
 from inference.domain.admission import Submission, Ticket
 from inference.domain.backend import HoldReason
-from inference.domain.errors import GenerationFailed
+from inference.domain.errors import GenerationFailed, SkippyError
 from inference.domain.events import Dropped, Event, Failed, Finished, Started, TokenBatch
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
@@ -51,10 +51,12 @@ class EngineHandle:
         "_is_cancelled",
         "_is_full",
         "_is_released",
+        "_last_token_ts",
         "_on_released",
         "_take",
         "_ticket",
         "_waiter",
+        "max_token_gap_s",
         "submission",
     )
 
@@ -78,6 +80,9 @@ class EngineHandle:
         self._is_released = False
         self._on_released: Callable[[], None] | None = None
         self._take: Callable[[TokenBatch], bool] | None = None
+        # 0: none, neither a limit nor a token so far.
+        self.max_token_gap_s = request.max_token_gap_s or 0.0
+        self._last_token_ts = 0.0
 
     def __aiter__(self) -> EngineHandle:
         return self
@@ -115,6 +120,23 @@ class EngineHandle:
         else:
             self._client.cancel(self.submission)
 
+    def waiting_s(self, now_ts: float) -> float:
+        """How long it has been waiting for its next token. Who holds it, or does not read what is there,
+        starts the time anew: after that the engine has all of it again."""
+        if not self._last_token_ts or self._has_ended or self._is_cancelled:
+            return 0.0
+        if self.submission.holds or self._events:
+            self._last_token_ts = now_ts
+        return now_ts - self._last_token_ts
+
+    def give_up(self, error: SkippyError) -> None:
+        """End it with an error of its own, as if the engine had said so, and free its lane."""
+        if self._has_ended or self._is_cancelled:
+            return
+        self._has_ended = True
+        self._client.cancel(self.submission)
+        self._queue(Failed(error, self._client.now_ts))
+
     def note_completed(self, timings: Timings) -> None:
         """Tell admission what the answer took; not the time in which it stood still for its reader."""
         if self._ticket is not None:
@@ -150,6 +172,7 @@ class EngineHandle:
 
     def push(self, event: Event) -> None:
         if type(event) is TokenBatch:
+            self._last_token_ts = event.at_ts
             if not self._has_ended and not self._is_cancelled and not self._is_taken(event):
                 self._queue(event)
             return

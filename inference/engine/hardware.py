@@ -116,6 +116,8 @@ class HardwareConfig:
     `gpu_layers`: layers that GPUs compute; ALL_LAYERS, or None: all where there is a GPU.
     `tensor_split`: the share of each GPU, in any unit; empty: by their free memory.
     `main_gpu`: the one that has it all where `split_mode` is NONE.
+    `has_full_window`: layers with a sliding window keep all tokens, too, not only those that it shows.
+    That takes more memory, and a text's beginning can be shared.
     """
 
     gpu_layers: int | None = None
@@ -126,6 +128,7 @@ class HardwareConfig:
     value_type: KvType = KvType.F16
     flash_attention: FlashAttention = FlashAttention.AUTO
     load_mode: LoadMode = LoadMode.AUTO
+    has_full_window: bool = True
 
     def __post_init__(self) -> None:
         if self.gpu_layers is not None and self.gpu_layers < ALL_LAYERS:

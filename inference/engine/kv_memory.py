@@ -129,6 +129,11 @@ class KvMemory:
             num_kept = self.rewind(sequence.sequence_id, uncut(sequence, num_kept))
         sequence.resync(num_kept)
 
+    def lose(self, sequences: Iterable[Sequence]) -> None:
+        """A batch has taken the cells of these with it."""
+        for sequence in sequences:
+            self.rewind(sequence.sequence_id, 0)
+
     def retire(self, sequence: Sequence, *, has_failed: bool) -> None:
         """A sequence ended: its cells stay for those who begin alike, where that makes sense. Not
         after a failure: who knows what is in them. Of many answers to one prompt only the prompt stays:

@@ -8,23 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.media import MediaProjector
-from inference.domain.model import ModelDescription, id_from_file_name
+from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
+from inference.engine.embedding_client import EmbeddingClient
+from inference.engine.embedding_engine import STOP_PATIENCE_S, EmbeddingEngine
+from inference.engine.load_order import LoadOrder, ModelFiles
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
 
 if TYPE_CHECKING:
     from inference.engine.llama import LlamaConstraintCompiler, LlamaModel
-
-STOP_PATIENCE_S = 20.0
 
 
 class LocalEngine:
@@ -39,12 +40,14 @@ class LocalEngine:
         thread: EngineThread,
         client: EngineClient,
         projector: MediaProjector | None = None,
+        embeddings: EmbeddingClient | None = None,
     ) -> None:
         self.description = description
         self.tokenizer = tokenizer
         self.constraints = constraints
         self.backend = client
         self.projector = projector
+        self.embeddings = embeddings
         self._thread = thread
 
     @property
@@ -56,59 +59,74 @@ class LocalEngine:
 
     def refuse(self, error: SkippyError) -> None:
         self.backend.refuse(error)
+        if self.embeddings is not None:
+            self.embeddings.refuse(error)
 
     def begin_stop(self) -> None:
+        if self.embeddings is not None:
+            self.embeddings.begin_stop()
         self._thread.begin_stop()
 
     def give_up(self) -> None:
+        if self.embeddings is not None:
+            self.embeddings.begin_stop()
         self._thread.give_up()
 
-    async def stop(self) -> None:
-        await self.backend.stop(STOP_PATIENCE_S)
+    async def stop(self) -> bool:
+        is_freed = True
+        if self.embeddings is not None:
+            # Before the model, which its context is of.
+            is_freed = await self.embeddings.stop(STOP_PATIENCE_S)
+        is_freed = await self.backend.stop(STOP_PATIENCE_S) and is_freed
         self.constraints.close()
+        return is_freed
 
 
 class LocalEngineLoader:
-    """Loads `model_path` on a thread of its own, and `projector_path` where the model is to read pictures
-    or sounds. `model_id` is made from the file's name if empty."""
+    """Loads what it is ordered to on a thread of its own. One loader serves all models of a process."""
 
-    def __init__(
-        self,
-        model_path: Path,
-        *,
-        model_id: str,
-        config: EngineConfig,
-        clock: Clock,
-        projector_path: Path | None = None,
-    ) -> None:
-        self._model_path = model_path
-        self._model_id = model_id or id_from_file_name(model_path)
-        self._config = config
+    def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._projector_path = projector_path
+        self._threads: WeakSet[EngineThread] = WeakSet()
 
-    async def load(self, admit: Callable[[int], Admission]) -> LocalEngine:
-        """Raises ModelLoadError where the file cannot be used, RuntimeError where the context
-        cannot be made."""
+    async def load(
+        self, order: LoadOrder, admit: Callable[[int], Admission]
+    ) -> LocalEngine | EmbeddingEngine:
+        """Raises ModelLoadError where a file cannot be used, RuntimeError where the context cannot be made.
+        Then nothing is held of what was loaded before."""
         # Here and not above: the site is put together in processes that never load a model.
         from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 
-        model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
-        constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
+        config = order.config
+        model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
+        constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
-        if self._projector_path is not None:
-            try:
-                projector = await asyncio.to_thread(self._load_projector, model)
-            except BaseException:
-                model.close()
-                raise
-        description = model.description(self._model_id)
+        try:
+            constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
+            description = model.description(order.settings.id)
+            embeddings = self._embeddings(order, model)
+            if embeddings is not None:
+                description = replace(description, embedding=embeddings.description)
+            if embeddings is not None and not description.can_generate:
+                admit(description.max_request_tokens)
+                return EmbeddingEngine(description, model, constraints=constraints, embeddings=embeddings)
+            if order.files.projector is not None:
+                projector = await asyncio.to_thread(_load_projector, order.files, model, config)
+            admission = admit(config.num_cells)
+            # The runner frees the context, then the model, also where it cannot be made.
+            thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, self._clock)
+            self._threads.add(thread)
+            client = EngineClient(thread, admission)
+            await client.start()
+        except BaseException:
+            if constraints is not None:
+                constraints.close()
+            if projector is not None:
+                await asyncio.to_thread(projector.close)
+            await asyncio.to_thread(model.close)
+            raise
         if projector is not None:
             description = replace(description, media_kinds=projector.kinds)
-        admission = admit(self._config.num_cells)
-        thread = EngineThread(lambda: LlamaRunner(model, self._config), self._config, admission, self._clock)
-        client = EngineClient(thread, admission)
-        await client.start()
         return LocalEngine(
             description,
             model.tokenizer,
@@ -116,12 +134,31 @@ class LocalEngineLoader:
             thread=thread,
             client=client,
             projector=projector,
+            embeddings=embeddings,
         )
 
-    def _load_projector(self, model: LlamaModel) -> MediaProjector:
-        from inference.engine.llama import LlamaProjector
-        from inference.engine.llama.projector_trial import try_projector
+    def _embeddings(self, order: LoadOrder, model: LlamaModel) -> EmbeddingClient | None:
+        """Its context is made when somebody asks for it."""
+        from inference.engine.llama import LlamaEmbedder
 
-        assert self._projector_path is not None
-        try_projector(self._projector_path, self._model_path, self._config)
-        return LlamaProjector.load(self._projector_path, model, self._config)
+        if model.pooling.can_generate and not order.settings.has_embeddings:
+            return None
+        return EmbeddingClient(
+            lambda: LlamaEmbedder(model, order.config),
+            model.embedding_sizes(order.config).description,
+            clock=self._clock,
+            is_busy=self._is_generating,
+        )
+
+    def _is_generating(self) -> bool:
+        """Whether anybody's answer is being computed, with whichever model of this loader."""
+        return any(thread.statistics.num_runnable for thread in list(self._threads) if thread.is_alive)
+
+
+def _load_projector(files: ModelFiles, model: LlamaModel, config: EngineConfig) -> MediaProjector:
+    from inference.engine.llama import LlamaProjector
+    from inference.engine.llama.projector_trial import try_projector
+
+    assert files.projector is not None
+    try_projector(files.projector, files.model, config)
+    return LlamaProjector.load(files.projector, model, config)

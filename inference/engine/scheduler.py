@@ -148,6 +148,17 @@ class Scheduler:
         sequence.unhold()
         self._num_preempted += sequence.state is PREEMPTED
 
+    def lose_cells(self) -> list[Sequence]:
+        """Nobody's cells are there any more: all that had some compute what they know once more, held ones
+        when they go on. Returns those."""
+        losers = [one for one in self._sequences if one.num_computed]
+        for sequence in losers:
+            if sequence.state is HELD:
+                sequence.preempt()
+            else:
+                sequence.resync(0)
+        return losers
+
     def waiting_for_prefix(self) -> list[Sequence]:
         """Those that wait for what another one computes, oldest first."""
         return [one for one in self._sequences if one.state is WAITING_FOR_PREFIX]

@@ -140,7 +140,7 @@ def _names(settings: ModelSettings) -> tuple[str, ...]:
 def _check_names_free(row: ModelRow, settings: ModelSettings) -> None:
     taken = ModelName.objects.filter(name__in=_names(settings)).exclude(row_id=row.pk)
     for name in taken.order_by("name").values_list("name", flat=True)[:1]:
-        param = "id" if name == settings.id else "aliases"
+        param = "model_id" if name == settings.id else "aliases"
         raise Conflict(
             f"Invalid '{param}': another model has the name {name!r}.", param=param, code="conflict"
         )

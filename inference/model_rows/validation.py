@@ -31,6 +31,8 @@ from inference.models.model_row import (
     MAX_MODEL_ID_LENGTH,
     MAX_SOURCE_LENGTH,
 )
+from inference.openai.request_defaults import parse_chat_defaults, parse_completion_defaults
+from inference.prompting.chat_template import ChatTemplate, UnusableTemplate
 
 MAX_JSON_CHARS = 1024 * 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -56,13 +58,12 @@ def check_settings(settings: ModelSettings, *, checks: ModelChecks, before: Mode
     check_speculation(settings.speculation)
     check_json(settings.engine, param="engine")
     checks.check_engine(settings.engine, param="engine")
-    check_json(settings.chat_defaults, param="chat_defaults")
-    check_json(settings.completion_defaults, param="completion_defaults")
+    check_defaults(settings)
 
 
 def check_names(model_id: str, aliases: tuple[str, ...]) -> None:
     """Of one model, among themselves."""
-    _check_name(model_id, param="id")
+    _check_name(model_id, param="model_id")
     if len(aliases) > MAX_ALIASES:
         raise invalid("aliases", f"a model has at most {MAX_ALIASES}")
     seen = {model_id}
@@ -79,9 +80,9 @@ def named_sources(settings: ModelSettings) -> Iterator[tuple[str, str]]:
     if settings.projector_source:
         yield "projector_source", settings.projector_source
     if settings.speculation.draft_source:
-        yield "draft_source", settings.speculation.draft_source
+        yield "speculation.draft_source", settings.speculation.draft_source
     for index, adapter in enumerate(settings.adapters):
-        yield f"adapters[{index}].source", adapter.source
+        yield f"adapters.{index}.source", adapter.source
 
 
 def sources_of(settings: ModelSettings) -> set[str]:
@@ -102,7 +103,7 @@ def check_adapters(adapters: tuple[AdapterSettings, ...]) -> None:
         raise invalid("adapters", f"a model has at most {MAX_ADAPTERS}")
     seen: set[str] = set()
     for index, adapter in enumerate(adapters):
-        param = f"adapters[{index}]"
+        param = f"adapters.{index}"
         try:
             validate_name(adapter.name, max_length=MAX_ADAPTER_NAME_LENGTH)
         except ValidationError as problem:
@@ -117,9 +118,24 @@ def check_adapters(adapters: tuple[AdapterSettings, ...]) -> None:
 
 def check_speculation(speculation: SpeculationSettings) -> None:
     if not 1 <= speculation.max_draft_tokens <= MAX_DRAFT_TOKENS:
-        raise invalid("max_draft_tokens", f"it must be between 1 and {MAX_DRAFT_TOKENS}")
+        raise invalid("speculation.max_draft_tokens", f"it must be between 1 and {MAX_DRAFT_TOKENS}")
     if speculation.mode is SpeculationMode.DRAFT_MODEL and not speculation.draft_source:
-        raise invalid("draft_source", "speculation by a draft model needs one")
+        raise invalid("speculation.draft_source", "speculation by a draft model needs one")
+
+
+def check_defaults(settings: ModelSettings) -> None:
+    for param, values in (
+        ("chat_defaults", settings.chat_defaults),
+        ("completion_defaults", settings.completion_defaults),
+    ):
+        check_json(values, param=param)
+    chat = parse_chat_defaults(settings.chat_defaults)
+    parse_completion_defaults(settings.completion_defaults)
+    if chat.template_source is not None:
+        try:
+            ChatTemplate(chat.template_source, max_chars=MAX_JSON_CHARS)
+        except UnusableTemplate as problem:
+            raise invalid("chat_defaults.chat_template", str(problem)) from None
 
 
 def check_json(value: Mapping[str, Any], *, param: str) -> None:

@@ -6,25 +6,34 @@ from collections.abc import Iterable
 
 import orjson
 
-from inference.domain.model import ModelDescription
+from inference.domain.model import ListedModel, ModelDescription
 from inference.openai.protocol import RANGES, SamplingRequest
 
 OWNER = "skippy"
 
 
-def model_object(description: ModelDescription) -> dict[str, object]:
-    """The schema's Model, with ours after it.
+def model_object(model: ListedModel) -> dict[str, object]:
+    """The schema's Model, with ours after it; what nobody knows as long as the model is not loaded is left
+    out.
 
-    `context_length` bounds prompt and answer of one request together (`max_model_len` is the same
-    under vLLM's name); `default_sampling` is what applies where a request says nothing, which
-    differs from OpenAI's.
+    `state` is where it is in its life; `context_length` bounds prompt and answer of one request together
+    (`max_model_len` is the same under vLLM's name); `default_sampling` is what applies where a request says
+    nothing, which differs from OpenAI's.
     """
-    sampling = SamplingRequest().resolve(description.sampling_defaults)
-    return {
-        "id": description.id,
+    head: dict[str, object] = {
+        "id": model.id,
         "object": "model",
-        "created": description.created,
+        "created": model.created,
         "owned_by": OWNER,
+        "state": model.state.value,
+    }
+    description = model.description
+    if description is None:
+        return head
+    sampling = SamplingRequest().resolve({**description.sampling_defaults, **model.default_sampling})
+    embedding = description.embedding
+    return {
+        **head,
         "context_length": description.max_request_tokens,
         "max_model_len": description.max_request_tokens,
         "trained_context_length": description.trained_context,
@@ -32,15 +41,26 @@ def model_object(description: ModelDescription) -> dict[str, object]:
         "size_bytes": description.size_bytes,
         "has_chat_template": bool(description.chat_templates),
         "input_modalities": ["text", *sorted(kind.value for kind in description.media_kinds)],
+        "capabilities": _capabilities(description),
+        "embedding_length": None if embedding is None or embedding.can_rank else embedding.width,
+        "max_embedding_tokens": None if embedding is None else embedding.max_tokens,
         "default_sampling": {name: getattr(sampling, name) for name in RANGES},
     }
 
 
-def model_body(description: ModelDescription) -> bytes:
+def _capabilities(description: ModelDescription) -> list[str]:
+    """What it can be asked for: `completion`, `embedding`, `rerank`."""
+    capabilities = ["completion"] if description.can_generate else []
+    if description.embedding is not None:
+        capabilities.append("rerank" if description.embedding.can_rank else "embedding")
+    return capabilities
+
+
+def model_body(model: ListedModel) -> bytes:
     """The answer to GET /v1/models/{id}."""
-    return orjson.dumps(model_object(description))
+    return orjson.dumps(model_object(model))
 
 
-def model_list_body(descriptions: Iterable[ModelDescription]) -> bytes:
+def model_list_body(models: Iterable[ListedModel]) -> bytes:
     """The answer to GET /v1/models."""
-    return orjson.dumps({"object": "list", "data": [model_object(one) for one in descriptions]})
+    return orjson.dumps({"object": "list", "data": [model_object(one) for one in models]})

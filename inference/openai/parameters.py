@@ -109,6 +109,37 @@ COMPLETION_REFUSALS: Mapping[str, Refusal] = {
 }
 
 
+# What other servers define for embeddings (llama.cpp, vLLM, Jina): another text or another vector.
+EMBEDDING_REFUSALS: Mapping[str, Refusal] = {
+    "content": Refusal(_never, "Use 'input'."),
+    "embd_normalize": Refusal(_number(2)),
+    "normalize": Refusal(_exactly(True)),
+    "normalized": Refusal(_exactly(True)),
+    "add_special_tokens": Refusal(_exactly(True)),
+    "truncate_prompt_tokens": _ALWAYS,
+    "truncate": _NOT_FALSE,
+    "late_chunking": _NOT_FALSE,
+    "input_type": _ALWAYS,
+    "task": _ALWAYS,
+    "embedding_type": Refusal(_exactly("float"), "Use 'encoding_format'."),
+    "messages": Refusal(_never, "Use 'input'."),
+    "lora": _NOT_EMPTY_LIST,
+    "stream": _NOT_FALSE,
+}
+
+RERANK_REFUSALS: Mapping[str, Refusal] = {
+    "texts": Refusal(_never, "Use 'documents'."),
+    "truncate_prompt_tokens": _ALWAYS,
+    "truncation": _NOT_FALSE,
+    "max_chunks_per_doc": _ALWAYS,
+    "max_tokens_per_doc": _ALWAYS,
+    "rank_fields": _ALWAYS,
+    "instruction": _ALWAYS,
+    "lora": _NOT_EMPTY_LIST,
+    "stream": _NOT_FALSE,
+}
+
+
 def check_refused(fields: Fields, refusals: Mapping[str, Refusal]) -> None:
     """Raise UnsupportedParameter for the first parameter whose value would change the result.
 

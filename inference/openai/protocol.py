@@ -24,6 +24,9 @@ from inference.domain.tools import ToolUse
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
 
 MAX_INT32 = 2**31 - 1
+# Without a word from anybody: chats end by themselves and may be long; completions are OpenAI's 16.
+DEFAULT_CHAT_TOKENS = 4096
+DEFAULT_COMPLETION_TOKENS = 16
 # OpenAI's ranges, and llama.cpp's for those that OpenAI lacks. A logit divided by a repeat penalty
 # near 0 would not be finite.
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -91,8 +94,14 @@ class SamplingRequest:
     mirostat_entropy: float | None = None
     mirostat_learning_rate: float | None = None
     stages: tuple[SamplerStage, ...] | None = None
-    logit_bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] | None = None
     seed: int | None = None
+
+    @property
+    def said_numbers(self) -> dict[str, float]:
+        """Those of RANGES that are said, by name."""
+        numbers = {name: getattr(self, name) for name in RANGES}
+        return {name: value for name, value in numbers.items() if value is not None}
 
     def resolve(self, defaults: Mapping[str, float]) -> SamplingParams:
         """The client's values over the model's (`ModelDescription.sampling_defaults`) over the
@@ -115,7 +124,7 @@ class SamplingRequest:
                 else self.dry_sequence_breakers
             ),
             stages=own.stages if self.stages is None else self.stages,
-            logit_bias=self.logit_bias,
+            logit_bias=self.logit_bias or (),
             seed=None if self.seed is None else fold_seed(self.seed),
         )
 
@@ -126,15 +135,16 @@ class OutputRequest:
 
     `max_tokens` is None where the service's default applies, `num_top_logprobs` where nobody asks
     for logprobs at all. `timeout_s` can only lower the service's own limit.
-    `constraint` is what the answer has to be, and `constraint_param` the field that says so.
+    `constraint` is what the answer has to be, and `constraint_param` the field that says so; `says_form`
+    is also true of requests that ask for plain text in so many words.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
     model: str
     sampling: SamplingRequest
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] | None = None
     max_tokens: int | None = None
-    ignore_eos: bool = False
+    ignore_eos: bool | None = None
     min_tokens: int = 0
     timeout_s: float | None = None
     num_top_logprobs: int | None = None
@@ -146,6 +156,7 @@ class OutputRequest:
     prompt_cache_retention: str | None = None
     constraint: ConstraintSpec | None = None
     constraint_param: str = ""
+    says_form: bool = False
     ignored_parameters: tuple[str, ...] = ()
 
 
@@ -160,7 +171,7 @@ class ChatRequest(OutputRequest):
     tool_use: ToolUse = field(default_factory=ToolUse)
     template: TemplateOptions = field(default_factory=TemplateOptions)
     reasoning: ReasoningOptions = field(default_factory=ReasoningOptions)
-    wants_raw_text: bool = False
+    wants_raw_text: bool | None = None
 
     @property
     def conversation(self) -> Conversation:

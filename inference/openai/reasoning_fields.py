@@ -43,7 +43,7 @@ def read_reasoning(
     effort = fields.choice("reasoning_effort", EFFORTS)
     switch = _last_switch(fields)
     budget = next((value for value in [_budget(fields, name) for name in BUDGETS] if value is not None), None)
-    by_kwargs = _last_switch(Fields(dict(template_kwargs), "chat_template_kwargs."))
+    by_kwargs = _last_switch(Fields(dict(template_kwargs), f"{fields.param('chat_template_kwargs')}."))
 
     is_enabled = by_object.is_enabled
     if effort is not None:

@@ -63,7 +63,7 @@ _TOKEN_ID = re.compile(r"(0|[1-9][0-9]{0,9})", re.ASCII)
 
 def read_sampling(fields: Fields) -> SamplingRequest:
     """Raises InvalidRequest naming the field, under the name that the client used."""
-    numbers = _Numbers(fields)
+    numbers = _Numbers()
     for name in RANGES:
         numbers.read(fields, name, (name, *_ALIASES.get(name, ())))
     breakers = _read_dry(fields, numbers)
@@ -82,8 +82,7 @@ def read_sampling(fields: Fields) -> SamplingRequest:
 class _Numbers:
     """What was sent of RANGES, and under which name, for refusals that speak the client's words."""
 
-    def __init__(self, fields: Fields) -> None:
-        self._fields = fields
+    def __init__(self) -> None:
         self._params: dict[str, str] = {}
         self.values: dict[str, Any] = {}
 
@@ -103,7 +102,8 @@ class _Numbers:
             self._params.setdefault(name, fields.param(alias))
 
     def refuse(self, name: str, problem: str) -> InvalidRequest:
-        return self._fields.fail(self._params[name], problem)
+        param = self._params[name]
+        return InvalidRequest(f"Invalid '{param}': {problem}.", param=param)
 
 
 def _read_dry(fields: Fields, numbers: _Numbers) -> tuple[str, ...] | None:
@@ -112,7 +112,7 @@ def _read_dry(fields: Fields, numbers: _Numbers) -> tuple[str, ...] | None:
     given = fields.mapping("dry")
     if given is None:
         return flat
-    inner = Fields(given, "dry.")
+    inner = Fields(given, f"{fields.param('dry')}.")
     for member in ("multiplier", "base", "allowed_length", "penalty_last_n"):
         numbers.read(inner, f"dry_{member}", (member,))
     breakers = _read_breakers(inner, "sequence_breakers")
@@ -124,7 +124,7 @@ def _read_xtc(fields: Fields, numbers: _Numbers) -> None:
     given = fields.mapping("xtc")
     if given is None:
         return
-    inner = Fields(given, "xtc.")
+    inner = Fields(given, f"{fields.param('xtc')}.")
     for member in ("probability", "threshold"):
         numbers.read(inner, f"xtc_{member}", (member,))
     _refuse_unknown(inner)
@@ -194,11 +194,11 @@ def _check_effects(numbers: _Numbers, stages: tuple[str, tuple[SamplerStage, ...
             raise numbers.refuse(name, f"it has no effect, because '{stages[0]}' lacks '{stage.value}'")
 
 
-def _read_logit_bias(fields: Fields) -> tuple[tuple[int, float], ...]:
-    """Token ids and what is added to their logits, as pairs; {} and null are none."""
+def _read_logit_bias(fields: Fields) -> tuple[tuple[int, float], ...] | None:
+    """Token ids and what is added to their logits, as pairs; null says nothing."""
     given = fields.mapping("logit_bias")
-    if not given:
-        return ()
+    if given is None:
+        return None
     if len(given) > MAX_LOGIT_BIAS_ENTRIES:
         raise fields.fail("logit_bias", f"it may have at most {MAX_LOGIT_BIAS_ENTRIES} entries")
     biases = []

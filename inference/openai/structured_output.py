@@ -33,6 +33,7 @@ MAX_TEXT_CHARS = 1024 * 1024
 MAX_OPTIONS = 65_536
 MAX_TAGS = 512
 TEXT_FORMAT_TYPES = ("text", "json_object", "json_schema")
+FORMAT_FIELDS = ("response_format", "json_schema", "grammar", "structured_outputs")
 FORMAT_TYPES = ("text", "json_object", "json_schema", "structural_tag")
 
 _FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -54,7 +55,7 @@ def read_output_format(fields: Fields) -> OutputFormat | None:
         one
         for one in (
             _response_format(fields),
-            _json_schema(fields),
+            read_json_schema(fields),
             _grammar(fields),
             _structured_outputs(fields),
         )
@@ -116,7 +117,7 @@ def _named_schema(schema_fields: Fields) -> OutputFormat:
     return OutputFormat(_schema(schema_fields, "schema", value), schema_fields.param("schema"))
 
 
-def _json_schema(fields: Fields) -> OutputFormat | None:
+def read_json_schema(fields: Fields) -> OutputFormat | None:
     """llama.cpp's, bare; {} is any value."""
     value = fields.take("json_schema")
     if value is None:

@@ -49,7 +49,7 @@ def read_template_kwargs(fields: Fields) -> Mapping[str, Any]:
         )
     if len(json.dumps(given, ensure_ascii=False)) > MAX_KWARGS_CHARS:
         raise fields.fail("chat_template_kwargs", f"its JSON may have at most {MAX_KWARGS_CHARS} characters")
-    kwargs = Fields(given, "chat_template_kwargs.")
+    kwargs = Fields(given, f"{fields.param('chat_template_kwargs')}.")
     for name in given:
         if name in RESERVED_KWARGS:
             raise kwargs.fail(name, "this is set by the service")
@@ -70,7 +70,7 @@ def read_template(
         raise UnsupportedParameter("'jinja' cannot be false: all templates are Jinja.", param="jinja")
     has_generation_prompt = fields.boolean("add_generation_prompt")
     is_continued = fields.boolean("continue_final_message") or False
-    prefill = _prefill(fields)
+    prefill = read_prefill(fields)
     if prefill is not None:
         if is_continued:
             raise fields.fail(
@@ -92,7 +92,7 @@ def read_template(
     )
 
 
-def _prefill(fields: Fields) -> ChatMessage | None:
+def read_prefill(fields: Fields) -> ChatMessage | None:
     """A text, or an assistant's message with a text; a blank one is none."""
     value = fields.take("prefill_assistant")
     if value is None:
@@ -101,7 +101,7 @@ def _prefill(fields: Fields) -> ChatMessage | None:
         return ChatMessage(role="assistant", content=value) if value else None
     if not isinstance(value, dict):
         raise fields.wrong_kind("prefill_assistant", "a string or an assistant message", value)
-    message = Fields(value, "prefill_assistant.")
+    message = Fields(value, f"{fields.param('prefill_assistant')}.")
     if message.string("role") not in ("assistant", None):
         raise message.fail("role", "it must be 'assistant'")
     content, reasoning = message.string("content"), message.string("reasoning_content")

@@ -37,7 +37,7 @@ from inference.openai.protocol import (
 )
 from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.sampling_fields import read_sampling
-from inference.openai.structured_output import read_output_format
+from inference.openai.structured_output import FORMAT_FIELDS, read_output_format
 from inference.openai.template_fields import read_template, read_template_kwargs
 from inference.openai.tool_fields import read_tool_use
 
@@ -66,7 +66,7 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
     check_refused(fields, CHAT_REFUSALS)
-    wants_raw_text = fields.boolean("skip_chat_parsing") or False
+    wants_raw_text = fields.boolean("skip_chat_parsing")
     shared = read_output(
         fields,
         model=model,
@@ -142,9 +142,9 @@ def read_output(
     request = OutputRequest(
         model=model,
         sampling=read_sampling(fields),
-        stop=_stop(fields),
+        stop=read_stop(fields),
         max_tokens=max_tokens,
-        ignore_eos=fields.boolean("ignore_eos") or False,
+        ignore_eos=fields.boolean("ignore_eos"),
         min_tokens=fields.integer("min_tokens", 0, MAX_INT32) or 0,
         timeout_s=fields.number("timeout_s", MIN_TIMEOUT_S, MAX_INT32),
         num_top_logprobs=num_top_logprobs,
@@ -156,6 +156,7 @@ def read_output(
         prompt_cache_retention=fields.choice("prompt_cache_retention", CACHE_RETENTIONS),
         constraint=None if output_format is None else output_format.spec,
         constraint_param="" if output_format is None else output_format.param,
+        says_form=any(fields.take(name) is not None for name in FORMAT_FIELDS),
     )
     ignored.extend(fields.unknown())
     return replace(request, ignored_parameters=check_ignored(ignored, strict_fields=strict_fields))
@@ -184,11 +185,11 @@ def _chat_logprobs(fields: Fields) -> int | None:
     return (num_top or 0) if is_asked else None
 
 
-def _stop(fields: Fields) -> tuple[str, ...]:
-    """A string is a list of one; null and [] are none. "" would stop every answer at once."""
+def read_stop(fields: Fields) -> tuple[str, ...] | None:
+    """A string is a list of one, null says nothing. "" would stop every answer at once."""
     value = fields.take("stop")
     if value is None:
-        return ()
+        return None
     stops = value if isinstance(value, list) else [value]
     if len(stops) > MAX_STOPS:
         raise fields.fail("stop", f"it may hold at most {MAX_STOPS} strings")

@@ -37,7 +37,8 @@ class AnswerReader:
 
     `pieces` is the table of bytes by token id that the parser wants to see, the tokenizer's own without
     one. `is_parser_early`: the parser may find an answer complete before the model ends it.
-    `is_reasoning_shown`: thinking is parsed either way, and dropped where nobody may see it.
+    `is_reasoning_shown`: thinking is parsed either way, and dropped where nobody may see it. In the first
+    `min_tokens` tokens no stop is looked for.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class AnswerReader:
         is_parser_early: bool = False,
         pieces: Sequence[bytes] | None = None,
         is_reasoning_shown: bool = True,
+        min_tokens: int = 0,
     ) -> None:
         self._parser = parser
         self.has_tokens = tracks_tokens
@@ -60,8 +62,9 @@ class AnswerReader:
             tokenizer.pieces if pieces is None else pieces,
             stops if parser is None else (),
             tracks_tokens=tracks_tokens,
+            min_tokens=min_tokens,
         )
-        self._content_stops = StopStrings(stops if parser is not None else ())
+        self._content_stops = StopStrings(stops if parser is not None else (), num_unwatched=min_tokens)
         self._scores = TokenScores(tokenizer)
 
     @property
@@ -116,6 +119,7 @@ class AnswerReader:
             if is_ended:
                 break
             ids = (token_id,)
+            self._content_stops.count()
             found = parser.feed(self._text.feed_plain(ids) if is_plain else self._text.feed(ids).text)
             num_tokens += 1
             num_reasoning += parser.is_reasoning

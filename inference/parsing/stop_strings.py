@@ -71,15 +71,19 @@ class StopStrings:
     """Watches the text of one answer for its stops; sent text never holds a part of one.
 
     `push` returns what may be sent. After a stop (`found`) `is_stopped` is True and all later text is
-    dropped. At the end of an answer that met no stop, `flush` returns what was held back.
+    dropped. At the end of an answer that met no stop, `flush` returns what was held back. The text of the
+    first `num_unwatched` tokens (`count` tells of each before its text comes) is only passed on: a stop
+    begins behind it.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, num_unwatched: int = 0) -> None:
         """`stops` are not empty strings (the wire refuses those). None of them: nothing is held."""
         if not all(stops):
             raise ValueError("a stop string must not be empty")
         self._stops = tuple(_StopString(stop) for stop in stops)
         self._held = ""
+        self._num_unwatched = num_unwatched
+        self._is_watching = not num_unwatched
         self.found: str | None = None
         """The stop that ended the answer."""
 
@@ -87,10 +91,17 @@ class StopStrings:
     def is_stopped(self) -> bool:
         return self.found is not None
 
+    def count(self) -> None:
+        """The next token's text comes now."""
+        if self._num_unwatched:
+            self._num_unwatched -= 1
+        else:
+            self._is_watching = True
+
     def push(self, text: str) -> str:
         if self.found is not None or not text:
             return ""
-        if not self._stops:
+        if not self._stops or not self._is_watching:
             return text
         first_end: int | None = None
         longest = ""

@@ -25,17 +25,23 @@ class TextStream:
 
     The deltas' texts and `finish()` joined are the whole answer, whatever way its tokens came in
     batches. `pieces` is the tokenizer's table (bytes by token id). After a delta that is stopped,
-    the generation should be cancelled; tokens that still come are dropped and not counted.
+    the generation should be cancelled; tokens that still come are dropped and not counted. In the first
+    `min_tokens` tokens no stop is looked for.
 
     With `tracks_tokens`, text ends where a token does, and `take_spans` says which tokens it was.
     """
 
     def __init__(
-        self, pieces: Sequence[bytes], stops: Sequence[str] = (), *, tracks_tokens: bool = False
+        self,
+        pieces: Sequence[bytes],
+        stops: Sequence[str] = (),
+        *,
+        tracks_tokens: bool = False,
+        min_tokens: int = 0,
     ) -> None:
         self._pieces = pieces
         self._detokenizer = Detokenizer()
-        self._stops = StopStrings(stops)
+        self._stops = StopStrings(stops, num_unwatched=min_tokens)
         self._has_stops = bool(stops)
         self._spans = TokenSpans() if tracks_tokens else None
 
@@ -68,6 +74,7 @@ class TextStream:
         # Token by token: the count must end with the one that completes a stop.
         texts: list[str] = []
         for num_fed, token_id in enumerate(token_ids, start=1):
+            self._stops.count()
             texts.append(self._stops.push(self._detokenizer.push(self._pieces[token_id])))
             if self.is_stopped:
                 return TextDelta("".join(texts), num_fed, True)
@@ -91,6 +98,7 @@ class TextStream:
             decoded = self._detokenizer.push(piece)
             is_open = bool(self._detokenizer.waiting)
             spans.add(token_id, piece, num_chars=len(decoded), before=before, is_open=is_open)
+            self._stops.count()
             safe = self._stops.push(decoded)
             if self.is_stopped:
                 texts.append(spans.finish(safe, is_cut=True))

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from inference.domain.errors import ContextLengthExceeded
 
-# Without a word from the client: chats end by themselves and may be long; completions are OpenAI's 16.
-DEFAULT_CHAT_TOKENS = 4096
-DEFAULT_COMPLETION_TOKENS = 16
-
 
 def check_prompt_fits(num_prompt_tokens: int, *, max_request_tokens: int, param: str) -> None:
     """Raise ContextLengthExceeded unless at least one token of answer fits behind the prompt."""
@@ -32,12 +28,9 @@ def check_text_fits(num_bytes: int, *, max_piece_bytes: int, max_request_tokens:
         )
 
 
-def resolve_max_tokens(
-    requested: int | None, *, num_prompt_tokens: int, max_request_tokens: int, default: int
-) -> int:
-    """The answer's limit: what was asked, or else `default`, and never more than the context leaves.
+def resolve_max_tokens(wanted: int, *, num_prompt_tokens: int, max_request_tokens: int) -> int:
+    """The answer's limit: what is wanted, and never more than the context leaves.
 
     At least 1; the prompt was found to fit before (`check_prompt_fits`).
     """
-    wanted = default if requested is None else requested
     return max(1, min(wanted, max_request_tokens - num_prompt_tokens))

@@ -11,9 +11,10 @@ from inference.services.limit_gate import LimitGate
 @dataclass(frozen=True, slots=True)
 class Caller:
     """A user, the class of its key, the key of its trusted session (None without one), and the gate of
-    its limits (None where none hold)."""
+    its limits (None where none hold). `waited_s`: how long it has waited already, for its model."""
 
     user_id: int
     priority: PriorityClass = PriorityClass.NORMAL
     session: int | None = None
     limit_gate: LimitGate | None = None
+    waited_s: float = 0.0

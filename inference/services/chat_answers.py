@@ -44,12 +44,13 @@ class ChatAnswer:
             parser = form.parser(request.tool_use, request.reasoning, is_thinking_open=self.is_thinking_open)
         return AnswerReader(
             model.tokenizer,
-            stops=request.stop,
+            stops=request.stop or (),
             tracks_tokens=request.num_top_logprobs is not None,
             parser=parser,
             is_parser_early=not request.tool_use.is_parallel,
             pieces=pieces,
             is_reasoning_shown=request.reasoning.is_shown,
+            min_tokens=request.min_tokens,
         )
 
     def sampling(self, model: ServedModel) -> SamplingRequest:
@@ -63,7 +64,7 @@ class ChatAnswer:
             for marker in self.format.call_markers
         ]
         banned = dict.fromkeys([mark[0] for mark in marks if len(mark) == 1], -MAX_LOGIT_BIAS)
-        return replace(sampling, logit_bias=tuple({**dict(sampling.logit_bias), **banned}.items()))
+        return replace(sampling, logit_bias=tuple({**dict(sampling.logit_bias or ()), **banned}.items()))
 
     @property
     def _is_parsed(self) -> bool:

@@ -38,7 +38,7 @@ class ConstraintDesk:
         """Raises InvalidRequest, which names `param`: what cannot be kept, costs too much, or takes longer
         than `max_compile_s`. May be cancelled at any time; a compilation that runs is then let run, and
         its turn ends with it."""
-        if isinstance(spec, Grammar) and spec.is_gbnf and not self._allows_gbnf:
+        if isinstance(spec, Grammar) and spec.is_gbnf and not (spec.is_trusted or self._allows_gbnf):
             raise UnsupportedParameter(
                 f"'{param}' is not supported here: grammars in GBNF have to be allowed by an administrator.",
                 param=param,

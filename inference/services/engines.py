@@ -1,4 +1,4 @@
-"""What a runtime needs of an engine, and of whoever loads one."""
+"""What hosting a model needs of an engine, and of whoever loads one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Protocol
 from inference.admission.controller import AdmissionController
 from inference.domain.backend import GenerationBackend
 from inference.domain.constraint import ConstraintCompiler
+from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import SkippyError
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
 from inference.domain.tokenizer import Tokenizer
+from inference.engine.load_order import LoadOrder
 from inference.engine.stats import EngineStatistics
 
 
@@ -34,6 +36,11 @@ class Engine(Protocol):
     def projector(self) -> MediaProjector | None: ...
 
     @property
+    def embeddings(self) -> EmbeddingBackend | None:
+        """None where the model is not to embed anything."""
+        ...
+
+    @property
     def is_alive(self) -> bool: ...
 
     def statistics(self) -> EngineStatistics: ...
@@ -51,14 +58,16 @@ class Engine(Protocol):
         """Its thread hangs: count it as dead and tell everybody who waits for it, at once."""
         ...
 
-    async def stop(self) -> None:
-        """As `begin_stop`, and wait until the thread has ended and the model is freed."""
+    async def stop(self) -> bool:
+        """As `begin_stop`, and wait until the thread has ended and the model is freed. False where the
+        thread hangs: then what it holds is held until the process ends."""
         ...
 
 
 class EngineLoader(Protocol):
-    """Loads the model and starts its engine; never blocks the event loop."""
+    """Loads a model and starts its engine; never blocks the event loop."""
 
-    async def load(self, admit: Callable[[int], AdmissionController]) -> Engine:
-        """`admit` makes the admission for a pool of that many KV cells."""
+    async def load(self, order: LoadOrder, admit: Callable[[int], AdmissionController]) -> Engine:
+        """`admit` makes the admission for a pool of that many KV cells. Raises ModelLoadError where the
+        model cannot be used; nothing of it is held then."""
         ...

@@ -22,9 +22,13 @@ from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
 from inference.streaming.sessions import SessionRegistry
 
+# Who has waited for its model until the last moment can still have a lane that is free.
+MIN_LIMIT_S = 0.1
+
 
 class Entrance:
-    """`limits.admission_s` is the time for both waits together; 0 waits until cancelled."""
+    """`limits.admission_s` is the time for both waits together, and for that of a model that is loaded
+    before; 0 waits until cancelled."""
 
     def __init__(self, *, sessions: SessionRegistry, clock: Clock, limits: TimeLimits) -> None:
         self._sessions = sessions
@@ -49,13 +53,17 @@ class Entrance:
                     user_id=caller.user_id,
                     priority=caller.priority,
                     num_prompt_bytes=num_prompt_bytes,
-                    deadline_ts=self._deadline_ts(request),
+                    deadline_ts=self._deadline_ts(request, caller),
                 )
             )
 
-    def _deadline_ts(self, request: OutputRequest) -> float | None:
+    def _limit_s(self, caller: Caller) -> float | None:
+        limit_s = self._limits.admission_s
+        return max(limit_s - caller.waited_s, MIN_LIMIT_S) if limit_s else None
+
+    def _deadline_ts(self, request: OutputRequest, caller: Caller) -> float | None:
         """When a lane comes too late: at the end of its wait, or of the whole request."""
-        limits_s = [self._limits.admission_s or None, self._limits.of_request(request.timeout_s)]
+        limits_s = [self._limit_s(caller), self._limits.of_request(request.timeout_s)]
         limit_s = min([limit for limit in limits_s if limit is not None], default=None)
         return None if limit_s is None else self._clock.monotonic() + limit_s
 
@@ -71,9 +79,9 @@ class Entrance:
     ) -> GenerationStream:
         """The request's stream, read by `reader`, once it has its lane. Raises ServerOverloaded (no
         room, or no lane in time) and whatever else the backend refuses with."""
-        limit_s = self._limits.admission_s or None
+        limit_s = self._limit_s(caller)
         arrived_ts = self._clock.monotonic()
-        deadline_ts = self._deadline_ts(request)
+        deadline_ts = self._deadline_ts(request, caller)
         lifecycle.note_submitted(
             num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
         )

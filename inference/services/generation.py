@@ -18,24 +18,24 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
 from inference.domain.phases import ChatTemplateRendered, MediaEncoded, PromptPrepared, Tokenized
 from inference.domain.requests import GenerationRequest
-from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
+from inference.openai.protocol import (
+    DEFAULT_COMPLETION_TOKENS,
+    ChatRequest,
+    CompletionRequest,
+    OutputRequest,
+)
 from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
-from inference.prompting.token_limit import (
-    DEFAULT_CHAT_TOKENS,
-    DEFAULT_COMPLETION_TOKENS,
-    resolve_max_tokens,
-)
+from inference.prompting.token_limit import resolve_max_tokens
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
-from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
 from inference.streaming.lifecycle import RequestLifecycle
@@ -43,37 +43,33 @@ from inference.streaming.lifecycle import RequestLifecycle
 
 class GenerationService:
     """Starts generations. Every method raises SkippyError where the request cannot start, and may be
-    cancelled at any time: then nothing of it waits, holds or runs.
+    cancelled at any time: then nothing of it waits, holds or runs. Whoever calls holds a lease of the model.
 
-    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache. `chat_defaults` fill
-    what chats leave out.
+    `has_shared_prefixes`: users may hit on each other's prompts in the prefix cache.
     """
 
     def __init__(
         self,
         *,
-        catalog: ModelCatalog,
         prompt_pool: PromptPool,
         entrance: Entrance,
         constraints: ConstraintDesk,
         has_shared_prefixes: bool = False,
-        chat_defaults: ChatDefaults | None = None,
+        max_token_gap_s: float | None = None,
     ) -> None:
-        self._catalog = catalog
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
         self._has_shared_prefixes = has_shared_prefixes
-        self._chat_defaults = chat_defaults or ChatDefaults()
+        self._max_token_gap_s = max_token_gap_s
 
     async def start_chat(
-        self, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a chat request has its lane."""
-        model = self._catalog.model(request.model)
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
-        request = self._chat_defaults.fill(request)
+        request = model.defaults.chat.fill(request)
         num_bytes = conversation_bytes(request.conversation)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -97,7 +93,6 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_CHAT_TOKENS,
         )
         await _reserve(generation, caller)
         if items:
@@ -109,10 +104,10 @@ class GenerationService:
         return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     async def start_completion(
-        self, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
+        self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
     ) -> GenerationStream:
         """Wait until a completion has its lane."""
-        model = self._catalog.model(request.model)
+        request = model.defaults.completion.fill(request, service_max_tokens=DEFAULT_COMPLETION_TOKENS)
         num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
@@ -128,7 +123,6 @@ class GenerationService:
             caller,
             lifecycle,
             constraint=constraint,
-            default_max_tokens=DEFAULT_COMPLETION_TOKENS,
         )
         await _reserve(generation, caller)
         reader = _reader(model, request)
@@ -143,14 +137,14 @@ class GenerationService:
         lifecycle: RequestLifecycle,
         *,
         constraint: OutputConstraint | None,
-        default_max_tokens: int,
     ) -> GenerationRequest:
+        """Of a request that the model's defaults have filled."""
         description = model.description
+        assert request.max_tokens is not None
         max_tokens = resolve_max_tokens(
             request.max_tokens,
             num_prompt_tokens=len(prompt),
             max_request_tokens=description.max_request_tokens,
-            default=default_max_tokens,
         )
         _check_against_model(request, max_tokens=max_tokens, num_vocabulary=description.num_vocabulary)
         sampling = request.sampling.resolve(description.sampling_defaults)
@@ -164,7 +158,7 @@ class GenerationService:
             prompt_token_ids=prompt,
             max_tokens=max_tokens,
             sampling=sampling,
-            ignore_eos=request.ignore_eos,
+            ignore_eos=bool(request.ignore_eos),
             min_tokens=request.min_tokens,
             num_top_logprobs=request.num_top_logprobs,
             cache_namespace=cache_namespace(
@@ -175,6 +169,7 @@ class GenerationService:
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
+            max_token_gap_s=self._max_token_gap_s,
         )
 
     async def _chat_constraint(
@@ -211,7 +206,10 @@ class GenerationService:
 def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
     """A completion is text and nothing else."""
     return AnswerReader(
-        model.tokenizer, stops=request.stop, tracks_tokens=request.num_top_logprobs is not None
+        model.tokenizer,
+        stops=request.stop or (),
+        tracks_tokens=request.num_top_logprobs is not None,
+        min_tokens=request.min_tokens,
     )
 
 
@@ -250,7 +248,7 @@ def _check_against_model(request: OutputRequest, *, max_tokens: int, num_vocabul
             f"Invalid 'min_tokens': it must not exceed the {max_tokens} tokens that may be generated.",
             param="min_tokens",
         )
-    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias):
+    if any(token_id >= num_vocabulary for token_id, _ in request.sampling.logit_bias or ()):
         raise InvalidRequest(
             f"Invalid 'logit_bias': the token ids of this model are 0 to {num_vocabulary - 1}.",
             param="logit_bias",

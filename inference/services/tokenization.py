@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.domain.conversation import Conversation
@@ -10,9 +9,8 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.tokenizer import Tokenizer
 from inference.openai.tokenization import DetokenizeRequest, TokenizeRequest
 from inference.prompting.text_size import text_bytes
-from inference.services.chat_defaults import ChatDefaults
 from inference.services.chat_prompts import chat_prompt
-from inference.services.model_catalog import ModelCatalog, ServedModel
+from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
 
@@ -32,20 +30,13 @@ class Tokens:
 
 
 class TokenizationService:
-    """All work is done on the prompt pool, where users take turns. `may_use` says which models are there
-    for the caller. Every method raises ModelNotFound and InvalidRequest."""
+    """All work is done on the prompt pool, where users take turns. Whoever calls holds a lease of the model.
+    Every method raises InvalidRequest."""
 
-    def __init__(
-        self, *, catalog: ModelCatalog, prompt_pool: PromptPool, chat_defaults: ChatDefaults
-    ) -> None:
-        self._catalog = catalog
-        self._chat_defaults = chat_defaults
+    def __init__(self, *, prompt_pool: PromptPool) -> None:
         self._prompt_pool = prompt_pool
 
-    async def tokenize(
-        self, request: TokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]
-    ) -> Tokens:
-        model = self._model(request.model, may_use)
+    async def tokenize(self, model: ServedModel, request: TokenizeRequest, *, user_id: int) -> Tokens:
         if request.conversation is not None:
             ids = await self._conversation_ids(model, request.conversation, user_id)
         else:
@@ -56,16 +47,9 @@ class TokenizationService:
             strings = await self._prompt_pool.run(user_id, lambda: _strings(model.tokenizer, ids))
         return Tokens(ids, strings, model.description.max_request_tokens)
 
-    async def count(
-        self,
-        conversation: Conversation,
-        *,
-        model_id: str | None,
-        user_id: int,
-        may_use: Callable[[str], bool],
-    ) -> int:
+    async def count(self, model: ServedModel, conversation: Conversation, *, user_id: int) -> int:
         """How many tokens generating would start from, also where that is more than fit."""
-        return len(await self._conversation_ids(self._model(model_id, may_use), conversation, user_id))
+        return len(await self._conversation_ids(model, conversation, user_id))
 
     async def _conversation_ids(
         self, model: ServedModel, conversation: Conversation, user_id: int
@@ -73,29 +57,22 @@ class TokenizationService:
         _check_size(model, conversation_bytes(conversation), param="messages")
         parts = [part for message in conversation.messages for part in message.media]
         model.media.check(parts)
-        filled = self._chat_defaults.fill_conversation(conversation)
+        filled = model.defaults.chat.fill_conversation(conversation)
         files = await model.media.load(parts)
         prompt, _ = await self._prompt_pool.run(
             user_id, lambda: chat_prompt(model, filled, files, must_fit=False)
         )
         return prompt.token_ids
 
-    async def detokenize(
-        self, request: DetokenizeRequest, *, user_id: int, may_use: Callable[[str], bool]
-    ) -> str:
+    async def detokenize(self, model: ServedModel, request: DetokenizeRequest, *, user_id: int) -> str:
         """The text of the tokens; bytes that are no UTF-8 become U+FFFD, control tokens their names."""
-        tokenizer = self._model(request.model, may_use).tokenizer
+        tokenizer = model.tokenizer
         if request.token_ids and max(request.token_ids) >= tokenizer.num_tokens:
             raise InvalidRequest(
                 f"Invalid 'tokens': the token ids of this model are 0 to {tokenizer.num_tokens - 1}.",
                 param="tokens",
             )
         return await self._prompt_pool.run(user_id, lambda: _text(tokenizer, request.token_ids))
-
-    def _model(self, model_id: str | None, may_use: Callable[[str], bool]) -> ServedModel:
-        if model_id is None:
-            return self._catalog.default(may_use=may_use)
-        return self._catalog.model(model_id, may_use=may_use)
 
 
 def _check_size(model: ServedModel, num_bytes: int, *, param: str) -> None:

@@ -131,7 +131,8 @@ class RequestLifecycle:
         which it is counted nowhere; or at once and None, where the request never had a lane."""
         self._when_ended = call
 
-    def complete(self, reason: FinishReason) -> None:
+    def complete(self, reason: FinishReason | None) -> None:
+        """`reason` None: nothing was generated that could end in one way or another."""
         self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
 
     def repeat(self) -> None:

@@ -41,7 +41,9 @@ FINISH_REASONS = "gen_ai.response.finish_reasons"
 _OPERATIONS = {
     "chat.completions": ("chat_completion", "chat"),
     "completions": ("completion", "text_completion"),
+    "embeddings": ("embeddings", "embeddings"),
     "messages": ("messages", "chat"),
+    "rerank": ("rerank", "rerank"),
     "responses": ("responses", "chat"),
 }
 """By endpoint: the operation's published name, and OpenTelemetry's gen_ai.operation.name."""

@@ -37,8 +37,8 @@ UNKNOWN_MODEL = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceGauges:
-    """What the service holds at the moment of a scrape, and counts that the engine keeps itself.
+class ModelGauges:
+    """What one model holds at the moment of a scrape, and counts that its engine keeps itself.
 
     `total_…` only grow. `concurrency_limit` requests may run at once, of at most `num_lanes`.
     """
@@ -153,10 +153,10 @@ class RequestMetrics:
         """A request showed no key, or one that opens nothing. `code` is one of the few of a 401."""
         self._refused_keys.labels(code).inc()
 
-    def exposition(self, gauges: ServiceGauges, sinks: Iterable[SinkStatistics]) -> bytes:
+    def exposition(self, gauges: Iterable[ModelGauges], sinks: Iterable[SinkStatistics]) -> bytes:
         """All numbers in Prometheus' text form."""
         with self._scraping:
-            self._state.gauges, self._state.sinks = gauges, tuple(sinks)
+            self._state.gauges, self._state.sinks = tuple(gauges), tuple(sinks)
             return generate_latest(self._registry)
 
     def _counter(self, name: str, meaning: str, labels: tuple[str, ...]) -> Counter:
@@ -170,43 +170,19 @@ class _StateCollector(Collector):
     """Turns the gauges of one scrape into metrics."""
 
     def __init__(self) -> None:
-        self.gauges = ServiceGauges("", False)
+        self.gauges: tuple[ModelGauges, ...] = ()
         self.sinks: tuple[SinkStatistics, ...] = ()
 
     def collect(self) -> Iterator[Metric]:
-        now = self.gauges
-        used = now.num_cells_used / now.num_cells if now.num_cells else 0.0
-        gauges: tuple[tuple[str, str, float], ...] = (
-            ("vllm:num_requests_running", "Requests that hold a lane.", now.num_running),
-            ("vllm:num_requests_waiting", "Requests in the queue.", now.num_waiting),
-            ("vllm:kv_cache_usage_perc", "Share of KV cells that running requests use (0 to 1).", used),
-            ("skippy_ready", "1 while requests can be served.", int(now.is_ready)),
-            ("skippy_queue_capacity", "Requests that may wait.", now.max_waiting),
-            ("skippy_lanes", "Requests that the engine can run at once.", now.num_lanes),
-            ("skippy_concurrency_limit", "Requests that may run at once now.", now.concurrency_limit),
-            ("skippy_requests_held", "Requests whose reader is slow.", now.num_held),
-            ("skippy_kv_cells", "KV cells.", now.num_cells),
-            ("skippy_kv_cells_used", "KV cells of running requests.", now.num_cells_used),
-            ("skippy_kv_cells_cached", "KV cells kept for later prompts only.", now.num_cells_cached),
-            (
-                "skippy_reserved_tokens",
-                "Tokens that admitted requests may still need.",
-                now.num_reserved_tokens,
-            ),
-        )
-        for name, meaning, value in gauges:
-            yield _labelled(GaugeMetricFamily(name, meaning, labels=["model_name"]), now.model, value)
-        queried = now.total_prefill_tokens + now.total_hit_tokens
-        counters: tuple[tuple[str, str, float], ...] = (
-            ("vllm:num_preemptions", "Requests that gave up their cells.", now.total_preemptions),
-            ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", queried),
-            ("vllm:prefix_cache_hits", "Prompt tokens found there.", now.total_hit_tokens),
-            ("skippy_engine_steps", "Steps of the engine.", now.total_steps),
-            ("skippy_engine_failed_steps", "Steps that failed.", now.total_failed_steps),
-            ("skippy_integrity_faults", "How often the books did not agree.", now.total_integrity_faults),
-        )
-        for name, meaning, value in counters:
-            yield _labelled(CounterMetricFamily(name, meaning, labels=["model_name"]), now.model, value)
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for now in self.gauges:
+            for name, meaning, value in _gauge_values(now):
+                gauge = families.setdefault(name, GaugeMetricFamily(name, meaning, labels=["model_name"]))
+                gauge.add_metric([now.model], value)
+            for name, meaning, value in _counter_values(now):
+                counter = families.setdefault(name, CounterMetricFamily(name, meaning, labels=["model_name"]))
+                counter.add_metric([now.model], value)
+        yield from families.values()
         dropped = CounterMetricFamily(
             "skippy_telemetry_dropped", "Events that found the queue of a sink full.", labels=["sink"]
         )
@@ -219,8 +195,31 @@ class _StateCollector(Collector):
         yield from (dropped, failed)
 
 
-def _labelled(
-    family: GaugeMetricFamily | CounterMetricFamily, model: str, value: float
-) -> GaugeMetricFamily | CounterMetricFamily:
-    family.add_metric([model], value)
-    return family
+def _gauge_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
+    used = now.num_cells_used / now.num_cells if now.num_cells else 0.0
+    return (
+        ("vllm:num_requests_running", "Requests that hold a lane.", now.num_running),
+        ("vllm:num_requests_waiting", "Requests in the queue.", now.num_waiting),
+        ("vllm:kv_cache_usage_perc", "Share of KV cells that running requests use (0 to 1).", used),
+        ("skippy_ready", "1 while requests can be served.", int(now.is_ready)),
+        ("skippy_queue_capacity", "Requests that may wait.", now.max_waiting),
+        ("skippy_lanes", "Requests that the engine can run at once.", now.num_lanes),
+        ("skippy_concurrency_limit", "Requests that may run at once now.", now.concurrency_limit),
+        ("skippy_requests_held", "Requests whose reader is slow.", now.num_held),
+        ("skippy_kv_cells", "KV cells.", now.num_cells),
+        ("skippy_kv_cells_used", "KV cells of running requests.", now.num_cells_used),
+        ("skippy_kv_cells_cached", "KV cells kept for later prompts only.", now.num_cells_cached),
+        ("skippy_reserved_tokens", "Tokens that admitted requests may still need.", now.num_reserved_tokens),
+    )
+
+
+def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
+    queried = now.total_prefill_tokens + now.total_hit_tokens
+    return (
+        ("vllm:num_preemptions", "Requests that gave up their cells.", now.total_preemptions),
+        ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", queried),
+        ("vllm:prefix_cache_hits", "Prompt tokens found there.", now.total_hit_tokens),
+        ("skippy_engine_steps", "Steps of the engine.", now.total_steps),
+        ("skippy_engine_failed_steps", "Steps that failed.", now.total_failed_steps),
+        ("skippy_integrity_faults", "How often the books did not agree.", now.total_integrity_faults),
+    )

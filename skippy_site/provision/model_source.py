@@ -77,7 +77,7 @@ def resolve_model(environment: Environment, state: StateFolder, report: Callable
             return check_gguf(ensure_default_model(state, ReportedStep(report)))
         except ProvisionProblem as problem:
             raise ModelProblem(f"{problem} {problem.advice}") from None
-    return _resolve(given, MODEL, state, report)
+    return resolve_source(given, MODEL, state, report)
 
 
 def resolve_projector(
@@ -85,10 +85,12 @@ def resolve_projector(
 ) -> Path | None:
     """The same for SKIPPY_MMPROJ; None where it is not set."""
     given = environment.mmproj
-    return _resolve(given, PROJECTOR, state, report) if given else None
+    return resolve_source(given, PROJECTOR, state, report) if given else None
 
 
-def _resolve(given: str, variable: str, state: StateFolder, report: Callable[[str], None]) -> Path:
+def resolve_source(given: str, variable: str, state: StateFolder, report: Callable[[str], None]) -> Path:
+    """The file that a path or an hf: name stands for, fetched first if it is not here yet. Raises
+    ModelProblem, which names the `variable` that said so."""
     if given.startswith(HUB_PREFIX):
         from skippy_site.provision.hub_download import fetch_from_hub
 

@@ -217,10 +217,11 @@ def settings_findings(source: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _memory_findings(readiness: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the model of a running service takes, as it says itself; nothing while it loads."""
+    """What the models of a running service take, as it says itself; nothing of those that are not loaded."""
     statistics = readiness.get("statistics") or {}
-    for one in statistics.get("engine", {}).get("memory", ()):
-        yield ok("model memory", str(DeviceMemory(**one)))
+    for name, model in (statistics.get("models") or {}).items():
+        for one in model.get("engine", {}).get("memory", ()):
+            yield ok(f"memory of {name}", str(DeviceMemory(**one)))
 
 
 def _is_locked(path: os.PathLike[str]) -> bool:

@@ -26,15 +26,20 @@ from inference.domain.clock import SystemClock
 from inference.domain.kept_answers import AnswerKeeping
 from inference.domain.ledger import LiveRequest
 from inference.domain.media import MediaProjector
+from inference.domain.model_settings import ModelSettings
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
+from inference.engine.load_order import LoadOrder
 from inference.engine.local import LocalEngine
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
+from inference.hosting.loaded_model import LoadedModel
+from inference.hosting.model_stores import StaticModelStore
+from inference.hosting.workshop import ModelSizes
 from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
@@ -45,6 +50,7 @@ from tests.kept_answers import MemoryKeeping
 from tests.ledgers import MemoryLedger
 from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.model.mixed_requests import POISONED, MixedRequest
+from tests.scripted_engine import no_files
 from tests.scripted_usage import ScriptedUsageDesk
 
 PATIENCE_S = 50.0
@@ -101,7 +107,7 @@ class TroubledLoader:
         self.thread: EngineThread
         self.client: EngineClient
 
-    async def load(self, admit: Callable[[int], Admission]) -> LocalEngine:
+    async def load(self, order: LoadOrder, admit: Callable[[int], Admission]) -> LocalEngine:
         model = await asyncio.to_thread(LlamaModel.load, self._model_path, self._config)
         admission = admit(self._num_promised_cells)
 
@@ -170,7 +176,10 @@ class MixedService:
         )
         kept = MemoryKeeping()
         self.runtime = Runtime(
-            RuntimeSettings(num_lanes=config.num_lanes, max_waiting=2 * config.num_lanes),
+            RuntimeSettings(),
+            store=StaticModelStore(ModelSettings(row_id=1, revision=1, id="tiny", source="tiny.gguf")),
+            sources=no_files,
+            sizes=lambda settings: ModelSizes(engine=config, max_waiting=2 * config.num_lanes),
             loader=self.loader,
             recorder=self,
             ledger=ForgetfulLedger(),
@@ -235,13 +244,17 @@ class MixedService:
         return opened
 
     @property
+    def served(self) -> LoadedModel:
+        (loaded,) = self.runtime.fleet.loaded()
+        return loaded
+
+    @property
     def engine(self) -> EngineStatistics:
         return self.loader.thread.statistics
 
     @property
     def admission(self) -> AdmissionController:
-        assert self.runtime.admission is not None
-        return self.runtime.admission
+        return self.served.admission
 
     async def until_idle(self) -> None:
         """The engine takes back what was cancelled in its next step; nothing but that is waited for."""

@@ -80,8 +80,7 @@ class LookingService(MixedService):
 
     @property
     def desk(self) -> MediaDesk:
-        (model,) = self.runtime.catalog.models()
-        return model.media
+        return self.served.served.media
 
     def ask(self, *content: Any, user: int = 0, **fields: Any) -> Exchange:
         self._count += 1

@@ -171,9 +171,9 @@ async def test_a_thousand_mixed_requests_leave_nothing_behind(
 ) -> None:
     for name in ("inference.engine.core", "inference.engine.llama.runner", "llama.cpp"):
         caplog.set_level(logging.CRITICAL, logger=name)  # the made-up troubles
-    num_tasks = len(asyncio.all_tasks())
     async with MixedService(tiny_model_path, CONFIG, num_users=NUM_USERS, seed=1) as service:
-        tokenizer = service.runtime.catalog.model("tiny").tokenizer
+        num_tasks = len(asyncio.all_tasks())
+        tokenizer = service.served.served.tokenizer
         blocks, memory = [], []
         objects = [own_objects()]
         for seed, count in ((11, NUM_WARM_REQUESTS), (12, NUM_REQUESTS), (13, NUM_REQUESTS)):

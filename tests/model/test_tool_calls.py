@@ -19,8 +19,9 @@ from openai.types.chat import ChatCompletion
 from inference.domain.clock import SystemClock
 from inference.engine.client import Admission
 from inference.engine.config import EngineConfig
+from inference.engine.load_order import LoadOrder, ModelFiles
 from inference.engine.local import LocalEngine, LocalEngineLoader
-from tests.unit.api.conftest import KEY, Site
+from tests.unit.api.conftest import KEY, SCRIPTED, Site
 from tests.unit.api.test_tool_calls import TEMPLATE
 
 THINKING = TEMPLATE.replace("{% if enable_thinking is defined and enable_thinking %}", "{% if true %}")
@@ -48,12 +49,14 @@ class TemplateLoader(LocalEngineLoader):
     """Loads a model and gives it another chat template, where one is given."""
 
     def __init__(self, model_path: Path, template: str | None) -> None:
-        config = EngineConfig(num_cells=4096, num_lanes=4)
-        super().__init__(model_path, model_id="model", config=config, clock=SystemClock())
+        super().__init__(clock=SystemClock())
+        self._model_path = model_path
         self._template = template
 
-    async def load(self, admit: Callable[[int], Admission]) -> LocalEngine:
-        engine = await super().load(admit)
+    async def load(self, order: LoadOrder, admit: Callable[[int], Admission]) -> LocalEngine:
+        config = EngineConfig(num_cells=4096, num_lanes=4)
+        order = replace(order, files=ModelFiles(model=self._model_path), config=config)
+        engine = await super().load(order, admit)
         if self._template is not None:
             engine.description = replace(engine.description, chat_templates={"default": self._template})
         return engine
@@ -61,7 +64,7 @@ class TemplateLoader(LocalEngineLoader):
 
 @asynccontextmanager
 async def serving(model_path: Path, template: str | None = None) -> AsyncIterator[openai.AsyncOpenAI]:
-    site = Site(loader=TemplateLoader(model_path, template))
+    site = Site(loader=TemplateLoader(model_path, template), models=(replace(SCRIPTED, id="model"),))
     await site.runtime.start()
     while site.runtime.state.name == "LOADING":
         await asyncio.sleep(0.02)

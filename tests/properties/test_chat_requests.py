@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.domain.errors import InvalidRequest
+from inference.openai.chat_defaults import ChatDefaults
 from inference.openai.validation import parse_chat_request
 from inference.prompting.prompt import PromptBuilder, PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from tests.chat_templates import GEMMA2, GPT_OSS, LFM2, NEMO, QWEN3, builder, source
 from tests.unit.prompting.byte_tokenizer import CONTROLS, ByteTokenizer
 

@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inference.engine.llama.constraints import LlamaConstraintCompiler
+    from inference.engine.llama.embeddings import LlamaEmbedder
     from inference.engine.llama.media import LlamaProjector
     from inference.engine.llama.model import LlamaModel
     from inference.engine.llama.runner import LlamaRunner
     from inference.engine.llama.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaConstraintCompiler", "LlamaModel", "LlamaProjector", "LlamaRunner", "LlamaTokenizer"]
+__all__ = [
+    "LlamaConstraintCompiler",
+    "LlamaEmbedder",
+    "LlamaModel",
+    "LlamaProjector",
+    "LlamaRunner",
+    "LlamaTokenizer",
+]
 
 _HOMES = {
     "LlamaConstraintCompiler": "constraints",
+    "LlamaEmbedder": "embeddings",
     "LlamaModel": "model",
     "LlamaProjector": "media",
     "LlamaRunner": "runner",

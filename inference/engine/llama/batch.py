@@ -8,6 +8,7 @@ import llama_cpp
 import numpy as np
 
 from inference.engine.plan import StepPlan
+from inference.engine.sequence import TokenArray
 from inference.engine.sequence_media import EmbeddingArray
 
 _INT32_P = ctypes.POINTER(ctypes.c_int32)
@@ -87,3 +88,18 @@ class LlamaBatch:
             )
         self._embeddings = np.ascontiguousarray(rows, dtype=np.float32)
         self.struct.token, self.struct.embd = None, self._embeddings.ctypes.data_as(_FLOAT_P)
+
+    def fill_for_embeddings(
+        self, token_ids: TokenArray, positions: TokenArray, sequence_ids: TokenArray
+    ) -> None:
+        """Copy rows (int32, one for each token) of a context that pools all of them. Raises ValueError for
+        more than there is room."""
+        num_tokens = len(token_ids)
+        if not 0 < num_tokens <= self.capacity:
+            raise ValueError(f"a batch of {num_tokens} tokens does not fit {self.capacity}")
+        self._token_ids[:num_tokens] = token_ids
+        self._positions[:num_tokens] = positions
+        self._sequence_ids[:num_tokens] = sequence_ids
+        self._is_output[:num_tokens] = 1
+        self.struct.n_tokens = num_tokens
+        self.num_outputs = num_tokens

@@ -68,7 +68,7 @@ class LlamaContext:
         self._model = model
         self._num_sequences = num_sequences
         self._max_outputs = max_outputs
-        self._stop_flag, params.abort_callback, params.abort_callback_data = _make_stop_flag()
+        self._stop_flag, params.abort_callback, params.abort_callback_data = make_stop_flag()
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
         if not pointer:
@@ -89,6 +89,10 @@ class LlamaContext:
             raise ModelLoadError(
                 f"{model.path.name} keeps no context: it is not a model that generates text."
             )
+        self._has_state: bool = has_state
+        # Tokens that layers with a sliding window see back; 0: there are none.
+        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
@@ -150,9 +154,12 @@ class LlamaContext:
     # -- memory ---------------------------------------------------------------------------------
 
     def remove(self, sequence_id: int, begin: int = 0, end: int = -1) -> bool:
-        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where the
-        model's memory can only be removed as a whole (recurrent ones), and then nothing is."""
+        """Free the cells at positions [begin, end) of a sequence, -1: to its end. False where that cannot
+        be, and then nothing is: a text that is one state can only be removed as a whole, and of a sliding
+        window those may be gone that the tokens before `begin` have to see."""
         self._check_sequence(sequence_id)
+        if begin > 0 and not self.has_all_before(sequence_id, begin):
+            return False
         is_removed: bool = llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, begin, end)
         return is_removed
 
@@ -168,6 +175,26 @@ class LlamaContext:
         self._check_sequence(sequence_id)
         position: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence_id)
         return position
+
+    def has_all_before(self, sequence_id: int, position: int) -> bool:
+        """Whether what a token at `position` has to see of a sequence is there in all layers. What a
+        sliding window has left behind llama.cpp gives to others, also where there are empty cells and
+        all are to be kept (llama-kv-cache.cpp, `find_slot`), from the lowest position on."""
+        return self.has_all_from(sequence_id, position - self._window)
+
+    def has_all_from(self, sequence_id: int, position: int) -> bool:
+        """Whether the cells of a sequence from this position on are there in all layers."""
+        if not self._window:
+            return True
+        first: int = llama_cpp.llama_memory_seq_pos_min(self._memory, sequence_id)
+        return first <= max(0, position)
+
+    @property
+    def is_moved_by_batches(self) -> bool:
+        """Whether a batch moves the memory of sequences that are not in it, and one that is broken off
+        leaves nothing to be believed. So it is with states (llama-memory-recurrent.cpp, `find_slot`): they
+        change places before anything is computed, and keep the positions that were to come."""
+        return self._has_state
 
     def save(self, sequence_id: int) -> StateArray | None:
         """The state of a sequence as llama.cpp writes it; None where it cannot."""
@@ -193,9 +220,9 @@ class LlamaContext:
         self.remove(sequence_id)
         return False
 
-    def clear(self) -> None:
-        """Free all cells."""
-        llama_cpp.llama_memory_clear(self._memory, False)
+    def clear(self, *, wipes: bool = False) -> None:
+        """Free all cells. `wipes`: overwrite them, too, since new states begin as 0 times what was there."""
+        llama_cpp.llama_memory_clear(self._memory, wipes)
 
     def _check_sequence(self, sequence_id: int) -> None:
         if not 0 <= sequence_id < self._num_sequences:
@@ -222,7 +249,7 @@ def _bytes_at(data: StateArray) -> Any:
     return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
-def _make_stop_flag() -> tuple[Any, Any, Any]:
+def make_stop_flag() -> tuple[Any, Any, Any]:
     """An abort callback that costs nothing: the flag, the callback, and its argument.
 
     It is asked after every node of the graph, thousands of times in a batch, so it must not enter

@@ -23,6 +23,7 @@ from inference.engine.llama.parameters import model_params, probe_params
 from inference.engine.llama.tokenizer import LlamaTokenizer
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import DeviceMemory, ModelShape, check_it_fits, place_layers, plan_memory
+from inference.engine.pooling import EmbeddingSizes, read_pooling
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class LlamaModel:
         self.size_bytes: int = llama_cpp.llama_model_size(pointer)
         self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
+        self.pooling = read_pooling(self.metadata)
         self.window_tokens: int = llama_cpp.llama_model_n_swa(pointer)
         self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self.lifetime)
         self.fingerprint = _fingerprint(path)
@@ -93,7 +95,8 @@ class LlamaModel:
         try:
             _check_kind(pointer, path)
             model = cls(pointer, path, config, gpus=gpus, buffers=buffers)
-            model.plan_context(config)
+            if model.pooling.can_generate:
+                model.plan_context(config)
         except BaseException:
             llama_cpp.llama_model_free(pointer)
             raise
@@ -108,15 +111,28 @@ class LlamaModel:
         check_it_fits(shape, config, plans, is_loaded=True)
         return plans
 
+    def embedding_sizes(self, config: EngineConfig) -> EmbeddingSizes:
+        """Of a context that embeds, beside the one that generates or alone."""
+        width: int = llama_cpp.llama_model_n_embd_out(self.pointer)
+        return self.pooling.sizes(
+            config,
+            width=width,
+            trained_context=self.trained_context,
+            pair_marks=self.tokenizer.pair_marks,
+        )
+
     def description(self, model_id: str) -> ModelDescription:
         """What the rest of the service sees of this model, under the name `model_id`."""
         num_cells = self._config.num_cells
+        max_request_tokens = min(num_cells, self.trained_context or num_cells)
+        if not self.pooling.can_generate:
+            max_request_tokens = self.embedding_sizes(self._config).description.max_tokens
         return ModelDescription(
             id=model_id,
             created=self._created,
             trained_context=self.trained_context,
             num_cells=num_cells,
-            max_request_tokens=min(num_cells, self.trained_context or num_cells),
+            max_request_tokens=max_request_tokens,
             num_vocabulary=self.tokenizer.num_tokens,
             chat_templates=_chat_templates(self.metadata),
             bos_text=self.tokenizer.bos_text,
@@ -125,6 +141,7 @@ class LlamaModel:
             size_bytes=self.size_bytes,
             num_parameters=self.num_parameters,
             sampling_defaults=_sampling_defaults(self.metadata),
+            can_generate=self.pooling.can_generate,
         )
 
     def close(self) -> None:
@@ -154,10 +171,12 @@ def _check_file(path: Path) -> None:
 
 
 def _check_kind(pointer: int, path: Path) -> None:
-    # Encoders, translators (which need their encoder run first) and diffusion models are others.
-    is_causal = llama_cpp.llama_model_has_decoder(pointer) and not llama_cpp.llama_model_has_encoder(pointer)
-    if not is_causal or llama_cpp.llama_model_is_diffusion(pointer):
-        raise ModelLoadError(f"{path.name} is not a model that generates text token by token.")
+    # Translators need their encoder run first, and diffusion models do not go token by token.
+    is_translator = llama_cpp.llama_model_has_decoder(pointer) and llama_cpp.llama_model_has_encoder(pointer)
+    if is_translator or llama_cpp.llama_model_is_diffusion(pointer):
+        raise ModelLoadError(
+            f"{path.name} is neither a model that generates text token by token nor one that embeds it."
+        )
 
 
 def _check_before_loading(path: Path, config: EngineConfig, gpus: Sequence[ComputeDevice]) -> None:

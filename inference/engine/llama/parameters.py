@@ -93,6 +93,7 @@ def context_params(config: EngineConfig, num_sequences: int, max_outputs: int) -
     params.flash_attn_type = _FLASH_ATTENTION[hardware.flash_attention]
     params.type_k = _KV_TYPES[hardware.key_type]
     params.type_v = _KV_TYPES[hardware.value_type]
+    params.swa_full = hardware.has_full_window
     # Without layers on a GPU llama.cpp would still send it large batches, weights and all.
     params.op_offload = params.offload_kqv = hardware.gpu_layers != 0
     params.no_perf = True

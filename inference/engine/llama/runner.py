@@ -38,6 +38,8 @@ _OUTCOMES = {
     DecodeStatus.NO_CELLS: StepOutcome.NO_CELLS,
     DecodeStatus.ABORTED: StepOutcome.ABORTED,
 }
+# Nothing was begun.
+_UNCHANGED = frozenset({DecodeStatus.NO_CELLS, DecodeStatus.INVALID})
 
 
 class LlamaRunner:
@@ -74,7 +76,7 @@ class LlamaRunner:
                 self._context.max_batch_tokens, embedding_width=self._context.embedding_width
             )
             self._warm_up()
-            self._can_share_prefixes = self._try_partial_removal()
+            self._can_share_prefixes = not self._context.keeps_window_only and self._try_partial_removal()
         except BaseException:
             self.close()
             raise
@@ -128,7 +130,12 @@ class LlamaRunner:
         if status is not DecodeStatus.OK:
             if status not in _OUTCOMES:
                 logger.error("llama_decode of %d tokens: %s", plan.num_tokens, status.name)
-            return StepResult(_OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s)
+            is_memory_lost = self._context.is_moved_by_batches and status not in _UNCHANGED
+            if is_memory_lost:
+                self._context.clear(wipes=True)
+            return StepResult(
+                _OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s, is_memory_lost=is_memory_lost
+            )
         if not self._batch.num_outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(self._batch.num_outputs)
@@ -205,6 +212,8 @@ class LlamaRunner:
         num_positions = self._maps.get(target_id, _PLAIN).position(num_tokens)
         if self._context.last_position(source_id) + 1 < num_positions:
             return False
+        if not self._context.has_all_before(source_id, num_positions):
+            return False
         self._context.copy(source_id, target_id, num_positions)
         if self._context.last_position(target_id) + 1 == num_positions:
             return True
@@ -219,7 +228,7 @@ class LlamaRunner:
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         context, scratch_id = self._context, self._context.scratch_id
-        if context.last_position(sequence_id) + 1 < end:
+        if context.last_position(sequence_id) + 1 < end or not context.has_all_from(sequence_id, begin):
             return None
         # llama.cpp writes whole sequences: this one has the part as its whole.
         context.copy(sequence_id, scratch_id, end, begin=begin)

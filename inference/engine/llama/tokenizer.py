@@ -10,6 +10,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
+from inference.domain.embeddings import PairMarks
 from inference.domain.errors import InvalidRequest
 from inference.engine.llama.library import fast_function
 from inference.engine.llama.lifetime import NativeLifetime
@@ -68,6 +69,7 @@ class LlamaTokenizer:
         bos, eos = llama_cpp.llama_vocab_bos(vocabulary), llama_cpp.llama_vocab_eos(vocabulary)
         self._first_ids = [bos] if llama_cpp.llama_vocab_get_add_bos(vocabulary) and bos >= 0 else []
         self._last_ids = [eos] if llama_cpp.llama_vocab_get_add_eos(vocabulary) and eos >= 0 else []
+        self.pair_marks = _pair_marks(vocabulary)
         self.bos_text = self._text_of(bos)
         self.eos_text = self._text_of(eos)
 
@@ -212,3 +214,16 @@ class LlamaTokenizer:
 
     def __repr__(self) -> str:
         return f"<LlamaTokenizer {self._num_tokens} tokens>"
+
+
+def _pair_marks(vocabulary: Any) -> PairMarks:
+    """As llama-server puts query and document together (server-common.cpp, format_prompt_rerank)."""
+    bos, sep = llama_cpp.llama_vocab_bos(vocabulary), llama_cpp.llama_vocab_sep(vocabulary)
+    eos = llama_cpp.llama_vocab_eos(vocabulary)
+    if eos < 0:
+        eos = sep
+    first = [bos] if llama_cpp.llama_vocab_get_add_bos(vocabulary) else []
+    last = [eos] if llama_cpp.llama_vocab_get_add_eos(vocabulary) else []
+    between = [sep] if llama_cpp.llama_vocab_get_add_sep(vocabulary) else []
+    begin, middle, end = (tuple([one for one in ids if one >= 0]) for ids in (first, [*last, *between], last))
+    return PairMarks(begin, middle, end)

@@ -89,6 +89,8 @@ def parse_response_request(
                 f"Invalid '{param}': it cannot be used together with 'text.format'.", param=param
             )
         shared = replace(shared, constraint=output_format.spec, constraint_param=output_format.param)
+    if text.take("format") is not None:
+        shared = replace(shared, says_form=True)
     echo = {
         "tools": [_tool_object(tool) for tool in tool_use.tools],
         "tool_choice": _choice_object(given_choice),

@@ -87,8 +87,10 @@ class LiveService:
         return found
 
     def statistics(self) -> dict[str, Any]:
-        """What the engine and admission hold right now."""
-        return httpx.get(f"{self.url}/readyz", timeout=10).json()["statistics"]
+        """What the engine and admission of its one model hold right now, beside the rest."""
+        statistics = httpx.get(f"{self.url}/readyz", timeout=10).json()["statistics"]
+        (model,) = statistics.pop("models").values()
+        return {**statistics, **model}
 
     def manage(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -14,11 +14,13 @@ from accounts.api.failed_attempts import MAX_ATTEMPTS
 from accounts.contracts import Limits
 from accounts.models import ApiKey
 from accounts.scopes import Scope
+from inference.models import ModelRow
 from tests.integration.management.conftest import error_of
 
 pytestmark = pytest.mark.django_db
 
 MANAGE = frozenset({Scope.KEYS})
+MODELS = frozenset({Scope.MODELS})
 OWN_OR_MANAGE = frozenset({Scope.KEYS, Scope.KEYS_OWN})
 RECORD = "01890a5d-ac96-774b-bcce-b302099a8057"
 OPERATIONS = {
@@ -42,6 +44,14 @@ OPERATIONS = {
     ("GET", "/users/{user}/limits"): MANAGE,
     ("GET", "/teams/{team}/limits"): MANAGE,
     ("GET", "/changes"): MANAGE,
+    ("GET", "/models"): MODELS,
+    ("POST", "/models"): MODELS,
+    ("GET", "/models/{model}"): MODELS,
+    ("PATCH", "/models/{model}"): MODELS,
+    ("DELETE", "/models/{model}"): MODELS,
+    ("GET", "/models/{model}/status"): MODELS,
+    ("POST", "/models/{model}/load"): MODELS,
+    ("POST", "/models/{model}/unload"): MODELS,
     ("GET", "/records"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
     ("GET", "/usage"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
     ("GET", "/requests"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
@@ -56,13 +66,14 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
     caller = program(scopes=frozenset({scope}))
     other, _ = services.api_key_create(user=caller.row.user, name="other")
     team = services.team_create(name="t")
+    model = ModelRow.objects.create(model_id="m", source="/m.gguf")
     response = caller.call(
         method,
-        path.format(user=caller.row.user_id, team=team.pk, key=other.pk, record=RECORD),
+        path.format(user=caller.row.user_id, team=team.pk, key=other.pk, model=model.pk, record=RECORD),
         {"no_such_field": 1},
     )
     if scope in OPERATIONS[operation]:
-        assert response.status_code in (200, 204, 400, 201)
+        assert response.status_code in (200, 202, 204, 400, 201)
     else:
         assert error_of(response)[:2] == (403, "permission_denied")
 
@@ -70,7 +81,7 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
 @pytest.mark.parametrize("operation", list(OPERATIONS), ids=" ".join)
 def test_without_a_key_nothing_is_open(operation, client: Client) -> None:
     method, path = operation
-    response = client.generic(method, "/api" + path.format(user=1, team=1, key=1, record=RECORD))
+    response = client.generic(method, "/api" + path.format(user=1, team=1, key=1, model=1, record=RECORD))
     assert error_of(response) == (401, "invalid_api_key", None)
     assert response["WWW-Authenticate"] == "Bearer"
 

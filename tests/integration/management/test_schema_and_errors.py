@@ -41,6 +41,7 @@ class TestSchema:
                     "{user_id}": "{user}",
                     "{team_id}": "{team}",
                     "{key_id}": "{key}",
+                    "{row_id}": "{model}",
                     "{record_id}": "{record}",
                 }
                 shown = path.removeprefix("/api")

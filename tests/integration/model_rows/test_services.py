@@ -72,16 +72,16 @@ class TestCreating:
     @pytest.mark.parametrize(
         ("members", "param"),
         [
-            ({"id": ""}, "id"),
-            ({"id": "  "}, "id"),
-            ({"id": " x"}, "id"),
-            ({"id": "x\n"}, "id"),
-            ({"id": "x\x00"}, "id"),
-            ({"id": "x\ud800"}, "id"),
-            ({"id": "x\u202ey"}, "id"),
-            ({"id": "x" * 201}, "id"),
-            ({"id": "x@main"}, "id"),
-            ({"id": "x@main:8b"}, "id"),
+            ({"id": ""}, "model_id"),
+            ({"id": "  "}, "model_id"),
+            ({"id": " x"}, "model_id"),
+            ({"id": "x\n"}, "model_id"),
+            ({"id": "x\x00"}, "model_id"),
+            ({"id": "x\ud800"}, "model_id"),
+            ({"id": "x\u202ey"}, "model_id"),
+            ({"id": "x" * 201}, "model_id"),
+            ({"id": "x@main"}, "model_id"),
+            ({"id": "x@main:8b"}, "model_id"),
             ({"aliases": ("tiny",)}, "aliases"),
             ({"aliases": ("a", "a")}, "aliases"),
             ({"aliases": ("a@main",)}, "aliases"),
@@ -117,18 +117,21 @@ class TestCreating:
             ({"chat_defaults": {"a\x00": 1}}, "chat_defaults"),
             ({"completion_defaults": {"a": 10**5000}}, "completion_defaults"),
             ({"completion_defaults": {"a": "x" * 1_048_577}}, "completion_defaults"),
-            ({"adapters": (AdapterSettings(name="", source="hf:o/r/a.gguf"),)}, "adapters[0].name"),
-            ({"adapters": (AdapterSettings(name="a", source="gone"),)}, "adapters[0].source"),
+            ({"adapters": (AdapterSettings(name="", source="hf:o/r/a.gguf"),)}, "adapters.0.name"),
+            ({"adapters": (AdapterSettings(name="a", source="gone"),)}, "adapters.0.source"),
             (
                 {"adapters": (AdapterSettings(name="a", source="hf:o/r/a.gguf"),) * 2},
-                "adapters[1].name",
+                "adapters.1.name",
             ),
             (
                 {"adapters": (AdapterSettings(name="a", source="hf:o/r/a.gguf", scale=math.nan),)},
-                "adapters[0].scale",
+                "adapters.0.scale",
             ),
-            ({"speculation": SpeculationSettings(max_draft_tokens=0)}, "max_draft_tokens"),
-            ({"speculation": SpeculationSettings(mode=SpeculationMode.DRAFT_MODEL)}, "draft_source"),
+            ({"speculation": SpeculationSettings(max_draft_tokens=0)}, "speculation.max_draft_tokens"),
+            (
+                {"speculation": SpeculationSettings(mode=SpeculationMode.DRAFT_MODEL)},
+                "speculation.draft_source",
+            ),
             ({"access": ModelAccess(team_ids=frozenset({7}))}, "access.team_ids"),
             ({"access": ModelAccess(key_ids=frozenset({7}))}, "access.key_ids"),
         ],
@@ -162,7 +165,7 @@ class TestNames:
     def test_ids_and_aliases_are_unique_together(self, make, settings_for) -> None:
         make("a", aliases=("b", "c"))
         for taken, param in (
-            (settings_for("b"), "id"),
+            (settings_for("b"), "model_id"),
             (settings_for("d", aliases=("a",)), "aliases"),
             (settings_for("d", aliases=("x", "c")), "aliases"),
         ):

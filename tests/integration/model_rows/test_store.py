@@ -19,7 +19,8 @@ from inference.model_rows.services import model_delete, model_row_get
 from inference.model_rows.store import PostgresModelStore
 from inference.models import ModelReport, ModelRow
 from skippy_site.env import read_environment
-from skippy_site.model_rows import first_model, serving_process, source_path
+from skippy_site.model_rows import first_model, serving_process
+from skippy_site.model_sources import source_path
 from skippy_site.state import StateFolder
 from tests.integration.model_rows.conftest import GGUF_HEAD
 

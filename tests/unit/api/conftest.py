@@ -18,13 +18,17 @@ from inference.api.metrics import MetricsAccess
 from inference.domain.admission_events import AdmissionEvent
 from inference.domain.clock import SystemClock
 from inference.domain.kept_answers import AnswerKeeping
+from inference.domain.model_settings import ModelSettings
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
+from inference.hosting.model_stores import StaticModelStore
+from inference.hosting.workshop import ServingSettings
+from inference.openai.chat_defaults import ChatDefaults
 from inference.prompting.prompt import PromptPolicy
 from inference.routing import Watching, api_routes
-from inference.runtime import EngineLoader, Runtime, RuntimeSettings
-from inference.services.chat_defaults import ChatDefaults
+from inference.runtime import Runtime, RuntimeSettings
+from inference.services.engines import EngineLoader
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
 from tests.asgi import Exchange, exchange
@@ -32,11 +36,12 @@ from tests.clocks import FakeClock
 from tests.kept_answers import MemoryKeeping
 from tests.ledgers import MemoryLedger
 from tests.limit_store import MemoryLimitStore, SharedCounters
-from tests.scripted_engine import ScriptedEngine, ScriptedLoader
+from tests.scripted_engine import ScriptedEngine, ScriptedLoader, no_files, small_sizes
 from tests.scripted_usage import ScriptedUsageDesk
 
 KEY = mint().plaintext
 PRINCIPAL = Principal(user_id=1, username="ada", key_id=7, key_name="test")
+SCRIPTED = ModelSettings(row_id=1, revision=1, id="scripted", source="scripted.gguf")
 
 
 @dataclass
@@ -67,23 +72,24 @@ class Site:
     chat_defaults: ChatDefaults = field(default_factory=ChatDefaults)
     prompt_policy: PromptPolicy = field(default_factory=PromptPolicy)
     limit_clock: FakeClock = field(default_factory=FakeClock)
+    models: tuple[ModelSettings, ...] = (SCRIPTED,)
 
     def __post_init__(self) -> None:
-        self.metrics = RequestMetrics(
-            lambda: [model.description.id for model in self.runtime.catalog.models()]
-        )
         self.runtime = Runtime(
             RuntimeSettings(
-                num_lanes=4,
-                max_waiting=16,
                 strict_fields=self.strict_fields,
                 has_shared_prefixes=self.has_shared_prefixes,
-                watchdog_s=self.watchdog_s,
                 session_header=self.session_header,
                 time_limits=self.time_limits,
-                chat_defaults=self.chat_defaults,
-                prompt_policy=self.prompt_policy,
+                serving=ServingSettings(
+                    watchdog_s=self.watchdog_s,
+                    chat_defaults=self.chat_defaults,
+                    prompt_policy=self.prompt_policy,
+                ),
             ),
+            store=StaticModelStore(*self.models),
+            sources=no_files,
+            sizes=small_sizes,
             loader=self.loader or ScriptedLoader(self.engine, failure=self.load_failure),
             recorder=self,
             ledger=self.ledger,
@@ -92,6 +98,7 @@ class Site:
             database_probe=self._database,
             broker_probe=self._broker,
         )
+        self.metrics = RequestMetrics(self.runtime.fleet.known_ids)
         self.limit_store = MemoryLimitStore(SharedCounters(), clock=self.limit_clock)
         self.limit_desk = SharedLimitDesk(
             self.limit_store,

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from inference.domain.events import FinishReason
+from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningOptions
+from inference.openai.chat_defaults import ChatDefaults
 from inference.prompting.prompt import PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from tests.chat_templates import QWEN3, source
 from tests.unit.api.conftest import Site, started
 
@@ -86,7 +87,9 @@ async def test_a_template_with_tools_is_given_them():
 
 async def test_defaults_fill_what_a_request_leaves_out():
     defaults = ChatDefaults(
-        system_prompt="Be kind.", prefill="Well, ", reasoning=ReasoningOptions(max_tokens=0)
+        system_prompt="Be kind.",
+        prefill=ChatMessage("assistant", "Well, "),
+        reasoning=ReasoningOptions(max_tokens=0),
     )
     site = await served(template=source(QWEN3), chat_defaults=defaults)
     assert (await chat(site)).status == 200
@@ -150,4 +153,4 @@ async def test_a_template_that_cannot_be_used_is_told_in_one_sentence():
     readiness = await site.runtime.readiness()
     await site.runtime.stop()
     assert readiness.status == "failed"
-    assert readiness.cause == "the chat template is not safe: it reaches for Python's internals"
+    assert readiness.causes[0] == "scripted: the chat template is not safe: it reaches for Python's internals"

@@ -166,7 +166,7 @@ async def test_an_engine_that_hangs_is_given_up_and_readiness_says_so(caplog):
     answer = await exchange(site.app, "GET", "/readyz")
     assert answer.status == 503
     assert answer.json() == {"status": "failed", "reasons": ["the engine has stopped"]}
-    assert "no progress" in (await site.runtime.readiness()).cause
+    assert "no progress" in (await site.runtime.readiness()).causes[0]
     (record,) = [one for one in caplog.records if one.levelname == "CRITICAL"]
     assert "1 decoding" in record.getMessage()
     await site.runtime.stop()
@@ -198,7 +198,7 @@ async def test_a_model_that_cannot_be_used_is_one_sentence_for_those_who_run_the
     assert record.getMessage().endswith("SKIPPY_GPU_LAYERS asks for what is not there.")
     assert record.exc_info is None
     near = await exchange(failed.app, "GET", "/readyz", client="127.0.0.1")
-    assert near.json()["reasons"][-1] == "SKIPPY_GPU_LAYERS asks for what is not there."
+    assert near.json()["reasons"][-1] == "scripted: SKIPPY_GPU_LAYERS asks for what is not there."
     far = await exchange(failed.app, "GET", "/readyz")
     assert far.json() == {"status": "failed", "reasons": ["the engine could not be started"]}
 

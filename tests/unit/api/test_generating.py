@@ -60,9 +60,9 @@ async def test_what_only_the_model_can_tell_is_refused_before_the_engine_is_aske
 
 async def test_a_default_of_the_model_cannot_make_a_parameter_idle(site):
     site.engine.play = speak("x")
-    served = site.runtime.catalog.model("scripted")
-    greedy = replace(served.description, sampling_defaults={"temperature": 0.0})
-    site.runtime.catalog.add(replace(served, description=greedy))
+    (loaded,) = site.runtime.fleet.loaded()
+    greedy = replace(loaded.served.description, sampling_defaults={"temperature": 0.0})
+    loaded.served = replace(loaded.served, description=greedy)
 
     refused = await site.post(CHAT, chat(mirostat_mode=2))
     assert (refused.status, refused.json()["error"]["param"]) == (400, "mirostat_mode")
@@ -352,3 +352,12 @@ async def test_gbnf_is_for_those_whom_an_administrator_lets(site):
     assert (answer.status, answer.json()["error"]["param"]) == (400, "grammar")
     assert answer.json()["error"]["code"] == "unsupported_parameter"
     assert not site.engine.constraints.specs
+
+
+@pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f"}}]])
+async def test_no_stop_ends_an_answer_that_is_shorter_than_its_minimum(site, tools):
+    site.engine.play = lambda handle: handle.start().say("aXbXc").finish()
+    fields = {"stop": ["X"], "min_tokens": 2} | ({"tools": tools} if tools else {})
+    answer = await site.post(CHAT, chat(**fields))
+    assert answer.json()["choices"][0]["message"]["content"] == "aXb"
+    assert answer.json()["usage"]["completion_tokens"] == 4

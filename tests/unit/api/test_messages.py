@@ -234,7 +234,7 @@ async def test_an_error_after_early_headers_is_an_event() -> None:
     patient = Site(time_limits=TimeLimits(early_headers_s=0.01, keep_alive_s=0.01))
     await started(patient)
     waiting = patient.open("/v1/messages", body(stream=True))
-    await waiting.until(lambda: b": keep-alive" in waiting.body)
+    await waiting.until(lambda: b": keep-alive" in waiting.body and patient.engine.handles)
     patient.engine.handles[0].fail(ServerOverloaded("No lane."))
     await waiting.answer()
     ((name, value),) = events(waiting)

@@ -263,7 +263,7 @@ async def test_an_error_after_early_headers_is_an_event(site: Site) -> None:
     patient = Site(time_limits=TimeLimits(early_headers_s=0.01, keep_alive_s=0.01))
     await started(patient)
     waiting = patient.open("/v1/responses", body(stream=True))
-    await waiting.until(lambda: b": keep-alive" in waiting.body)
+    await waiting.until(lambda: bool(patient.engine.handles) and b": keep-alive" in waiting.body)
     patient.engine.handles[0].fail(ServerOverloaded("No lane."))
     await waiting.answer()
     (event,) = events(waiting)

@@ -93,6 +93,8 @@ class ScriptedRunner:
         self.outcomes: deque[StepOutcome | Exception] = deque()
         # Of a batch that is aborted or fails by script, so many rows are computed before it does.
         self.num_rows_before_trouble = 0
+        # Or takes everybody's cells with it, as a model does whose texts are states.
+        self.loses_memory = False
         self.poisoned: set[str] = set()
         self.draw: Callable[[GenerationRequest, int], int] = lambda request, index: 100 + index
         # How many tokens are forced behind one that was drawn, and whether nothing follows those.
@@ -136,9 +138,13 @@ class ScriptedRunner:
             if isinstance(outcome, Exception):
                 raise outcome
             if outcome is not StepOutcome.DONE:
-                if outcome is not StepOutcome.NO_CELLS:
+                if outcome is StepOutcome.NO_CELLS:
+                    return StepResult(outcome)
+                if self.loses_memory:
+                    self.cells = {sequence_id: [] for sequence_id in self.cells}
+                else:
                     self._apply(plan, self.num_rows_before_trouble)
-                return StepResult(outcome)
+                return StepResult(outcome, is_memory_lost=self.loses_memory)
         names = {self.requests[int(one)].request_id for one in plan.sequence_ids}
         if names & self.poisoned:
             return StepResult(StepOutcome.FAILED)

@@ -346,6 +346,30 @@ def test_after_a_step_that_was_applied_in_part_positions_follow_the_cells(
     engine.check_all_free()
 
 
+@pytest.mark.parametrize("outcome", [StepOutcome.FAILED, StepOutcome.ABORTED])
+def test_after_a_step_that_took_all_cells_with_it_everybody_is_computed_again(outcome: StepOutcome) -> None:
+    """Also those that had no part in it, and those that were computed alone just before."""
+    engine = Engine()
+    engine.runner.loses_memory = True
+    held = engine.submit(make_request("held", prompt=40, max_tokens=5))
+    engine.core.step()
+    engine.hold("held")
+    sinks = [engine.submit(make_request(name, prompt=50, max_tokens=5)) for name in "abc"]
+    engine.core.step()
+    engine.core.step()
+    engine.runner.outcomes.extend([outcome, StepOutcome.DONE, StepOutcome.DONE, outcome])
+    while engine.core.step():
+        engine.check()
+    assert engine.core.statistics(is_alive=True).num_held == 1
+    engine.resume("held")
+    engine.run()
+    answers = [sink.token_ids for sink in (held, *sinks)]
+    # The last of those that were computed alone failed at that, and is to blame.
+    num_failed = 1 if outcome is StepOutcome.FAILED else 0
+    assert answers.count([100, 101, 102, 103, 104]) == 4 - num_failed
+    engine.check_all_free()
+
+
 def test_an_aborted_step_fails_nobody() -> None:
     engine = Engine()
     sink = engine.submit(make_request(max_tokens=3))

@@ -21,7 +21,8 @@ def test_logit_bias_is_pairs_of_token_ids_and_numbers() -> None:
         (0, -100.0),
         (17, 2.5),
     )
-    assert chat(logit_bias={}).sampling.logit_bias == chat(logit_bias=None).sampling.logit_bias == ()
+    assert chat(logit_bias={}).sampling.logit_bias == ()
+    assert chat(logit_bias=None).sampling.logit_bias is None
     assert len(completion(logit_bias={str(i): 1 for i in range(256)}).sampling.logit_bias) == 256
 
 

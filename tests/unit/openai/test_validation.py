@@ -15,7 +15,7 @@ def test_a_plain_chat_request_leaves_all_to_the_defaults() -> None:
     assert [message.content for message in request.messages] == ["Say hi"]
     assert request.max_tokens is None
     assert request.sampling.temperature is None
-    assert request.stop == ()
+    assert request.stop is None
     assert not request.is_stream
     assert not request.wants_usage
     assert not request.ignore_eos
@@ -120,7 +120,8 @@ def test_completions_refuse_max_completion_tokens_instead_of_stopping_at_16() ->
 
 
 def test_stop_shapes() -> None:
-    assert chat(stop=None).stop == chat(stop=[]).stop == ()
+    assert chat(stop=None).stop is None
+    assert chat(stop=[]).stop == ()
     assert chat(stop="zzz").stop == chat(stop=["zzz"]).stop == ("zzz",)
     assert chat(stop=["b", "a", "b"]).stop == ("b", "a")
     assert chat(stop=["x" * MAX_STOP_CHARS] * 4).stop == ("x" * MAX_STOP_CHARS,)

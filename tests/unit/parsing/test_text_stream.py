@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from inference.parsing.text_stream import TextDelta, TextStream
 
 EMOJI = "😸".encode()
@@ -45,3 +47,30 @@ def test_a_stop_can_be_complete_only_at_the_very_end() -> None:
 def test_a_stop_may_be_a_text_that_no_token_of_the_answer_has() -> None:
     stream = TextStream(PIECES, ["<|im_end|>"])
     assert stream.feed((0, 1, 4)).text + stream.finish() == "Hello"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize(
+    ("stop", "min_tokens", "text", "num_tokens"),
+    [
+        ("Hel", 0, "", 1),
+        ("Hel", 1, "Hello", 4),
+        ("Hel", 3, "Hello", 4),
+        ("lo", 2, "HelloHel", 6),
+        ("lo", 5, "HelloHel", 6),
+        ("lo", 6, "HelloHello", 6),
+        ("Hello", 4, "HelloHello", 6),
+    ],
+)
+def test_a_stop_begins_behind_the_tokens_that_the_answer_has_at_least(
+    stop: str, min_tokens: int, text: str, num_tokens: int, size: int
+) -> None:
+    answer = (0, 1, 4, 0, 4, 1)
+    for tracks_tokens in (False, True):
+        stream = TextStream(PIECES, [stop], tracks_tokens=tracks_tokens, min_tokens=min_tokens)
+        got, num_counted = "", 0
+        for begin in range(0, len(answer), size):
+            delta = stream.feed(answer[begin : begin + size])
+            got, num_counted = got + delta.text, num_counted + delta.num_tokens
+        assert (got + stream.finish(), num_counted) == (text, num_tokens)
+        assert stream.is_stopped is (text != "HelloHello")

@@ -26,13 +26,11 @@ def test_bytes_alone_can_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requested", "num_prompt_tokens", "expected"),
-    [(None, 10, 16), (None, 90, 10), (5, 10, 5), (2**31 - 1, 10, 90), (1, 99, 1), (50, 99, 1)],
+    ("wanted", "num_prompt_tokens", "expected"),
+    [(16, 10, 16), (16, 90, 10), (5, 10, 5), (2**31 - 1, 10, 90), (1, 99, 1), (50, 99, 1)],
 )
-def test_the_answer_gets_what_was_asked_or_the_default_within_the_context(
-    requested: int | None, num_prompt_tokens: int, expected: int
+def test_the_answer_gets_what_is_wanted_within_the_context(
+    wanted: int, num_prompt_tokens: int, expected: int
 ) -> None:
-    limit = resolve_max_tokens(
-        requested, num_prompt_tokens=num_prompt_tokens, max_request_tokens=100, default=16
-    )
+    limit = resolve_max_tokens(wanted, num_prompt_tokens=num_prompt_tokens, max_request_tokens=100)
     assert limit == expected

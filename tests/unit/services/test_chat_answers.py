@@ -124,7 +124,7 @@ def test_tokens_that_begin_calls_are_kept_away_where_nothing_may_be_called() -> 
     )
     assert dict(one.sampling(model).logit_bias) == {5: 1.0, 256: -100.0}
     for tools in (ToolUse(), ToolUse((STRICT,))):
-        assert answer(tool_use=tools).sampling(model).logit_bias == ()
+        assert answer(tool_use=tools).sampling(model).logit_bias is None
     # As text it cannot be kept away.
     assert answer("minimax-m2", tool_use=none).sampling(model).logit_bias == ()
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
+from inference.openai.chat_defaults import ChatDefaults
 from inference.prompting.prompt import PromptPolicy
-from inference.services.chat_defaults import ChatDefaults
 from skippy_site.env import EnvironmentProblem, read_environment
 
 
@@ -34,7 +35,7 @@ def test_all_of_them() -> None:
     )
     assert environment.chat_defaults == ChatDefaults(
         system_prompt="Be kind.",
-        prefill="Well,",
+        prefill=ChatMessage("assistant", "Well,"),
         template_kwargs={"style": "dry", "enable_thinking": False},
         locked_kwargs=frozenset({"style", "enable_thinking"}),
         reasoning=ReasoningOptions(

@@ -186,6 +186,7 @@ def test_the_engine_gets_what_the_settings_say():
             "SKIPPY_KV_TYPE_V": "bf16",
             "SKIPPY_FLASH_ATTENTION": "on",
             "SKIPPY_LOAD_MODE": "mlock",
+            "SKIPPY_SWA_FULL": "no",
             "SKIPPY_PREFIX_CACHE": "no",
         }
     )
@@ -203,6 +204,7 @@ def test_the_engine_gets_what_the_settings_say():
         value_type=KvType.BF16,
         flash_attention=FlashAttention.ON,
         load_mode=LoadMode.MLOCK,
+        has_full_window=False,
     )
 
 

@@ -3,13 +3,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from inference.domain.admission_events import Rejected
 from inference.domain.outcomes import Outcome
 from inference.domain.rejection_reason import RejectionReason
-from inference.telemetry.prometheus import RequestMetrics, ServiceGauges
+from inference.telemetry.prometheus import ModelGauges, RequestMetrics
 from tests.unit.telemetry.summaries import summary
 
 
-def samples(metrics: RequestMetrics, gauges: ServiceGauges | None = None) -> dict[tuple[str, ...], float]:
+def samples(metrics: RequestMetrics, gauges: ModelGauges | None = None) -> dict[tuple[str, ...], float]:
     """By name and label values."""
-    text = metrics.exposition(gauges or ServiceGauges("tiny", True), ()).decode()
+    text = metrics.exposition([gauges or ModelGauges("tiny", True)], ()).decode()
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(text)
@@ -36,8 +36,8 @@ def test_an_answer_counts_under_the_names_of_vllm():
 def test_the_state_of_the_service_is_as_at_the_scrape():
     metrics = RequestMetrics(list)
 
-    before = samples(metrics, ServiceGauges("tiny", True, num_running=3, num_cells=8, num_cells_used=2))
-    after = samples(metrics, ServiceGauges("tiny", False, total_hit_tokens=5, total_prefill_tokens=10))
+    before = samples(metrics, ModelGauges("tiny", True, num_running=3, num_cells=8, num_cells_used=2))
+    after = samples(metrics, ModelGauges("tiny", False, total_hit_tokens=5, total_prefill_tokens=10))
 
     assert before["vllm:num_requests_running", "tiny"] == 3
     assert before["vllm:kv_cache_usage_perc", "tiny"] == 0.25

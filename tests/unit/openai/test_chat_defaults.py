@@ -8,8 +8,8 @@ from inference.domain.conversation import TemplateOptions
 from inference.domain.errors import InvalidRequest
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
+from inference.openai.chat_defaults import ChatDefaults
 from inference.openai.protocol import ChatRequest, SamplingRequest
-from inference.services.chat_defaults import ChatDefaults
 from tests.chat_templates import HELLO, SYSTEM
 
 CONTINUED = TemplateOptions(is_continued=True, has_generation_prompt=False)
@@ -41,7 +41,7 @@ def test_a_system_prompt_begins_conversations_that_have_none() -> None:
 
 
 def test_a_prefill_begins_answers_that_nobody_has_begun() -> None:
-    defaults = ChatDefaults(prefill="Well, ")
+    defaults = ChatDefaults(prefill=ChatMessage("assistant", "Well, "))
     filled = defaults.fill(request())
     assert filled.messages == (HELLO, ChatMessage("assistant", "Well, "))
     assert filled.template == CONTINUED

@@ -14,7 +14,8 @@ from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.errors import InvalidRequest
 from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
-from inference.openai.protocol import ChatRequest
+from inference.openai.output_defaults import OutputDefaults
+from inference.openai.protocol import DEFAULT_CHAT_TOKENS, ChatRequest
 
 # Variables by which templates ask for the same; who locks one locks the other.
 _TWINS = {
@@ -29,31 +30,52 @@ _FIELDS = {"thinking": "enable_thinking", "reasoning_budget": "thinking_budget"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatDefaults:
-    """`system_prompt` begins conversations that have no system turn, `prefill` the answers that no
-    request has begun; "" is none. `template_kwargs` are variables for the template, of which requests may
-    not set `locked_kwargs`, by whatever name they try.
+    """None is what is not said here. `system_prompt` begins conversations that have no system turn,
+    `prefill` the answers that no request has begun; empty ones are none. `template_source` takes the place
+    of the model's own templates (whoever makes prompts is told; nothing is filled). `template_kwargs` are
+    variables for the template, of which requests may not set `locked_kwargs`, by whatever name they try.
 
     `reasoning` fills what a request does not say about thinking; a budget of 0 or an effort of "none"
     turns it off, others turn it on, if nothing else does.
     """
 
-    system_prompt: str = ""
-    prefill: str = ""
+    output: OutputDefaults = field(default_factory=OutputDefaults)
+    system_prompt: str | None = None
+    prefill: ChatMessage | None = None
+    template_source: str | None = None
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     locked_kwargs: frozenset[str] = frozenset()
     reasoning: ReasoningOptions = field(default_factory=ReasoningOptions)
-    wants_raw_text: bool = False
+    wants_raw_text: bool | None = None
 
     def fill(self, request: ChatRequest) -> ChatRequest:
         """The request with nothing left out. Raises InvalidRequest for what it may not say."""
         filled = self.fill_conversation(request.conversation)
+        said = request.wants_raw_text
         return replace(
-            request,
+            self.output.fill(request, service_max_tokens=DEFAULT_CHAT_TOKENS),
             messages=filled.messages,
             template=filled.template,
             reasoning=filled.reasoning,
-            wants_raw_text=request.wants_raw_text or self.wants_raw_text,
+            wants_raw_text=self.wants_raw_text if said is None else said,
         )
+
+    def over(self, lower: ChatDefaults) -> ChatDefaults:
+        """These, and where they say nothing, those of `lower`; what either locks is locked."""
+        return ChatDefaults(
+            output=self.output.over(lower.output),
+            system_prompt=lower.system_prompt if self.system_prompt is None else self.system_prompt,
+            prefill=lower.prefill if self.prefill is None else self.prefill,
+            template_source=lower.template_source if self.template_source is None else self.template_source,
+            template_kwargs={**lower.template_kwargs, **self.template_kwargs},
+            locked_kwargs=lower.locked_kwargs | self.locked_kwargs,
+            reasoning=lower._reasoning(self.reasoning),
+            wants_raw_text=lower.wants_raw_text if self.wants_raw_text is None else self.wants_raw_text,
+        )
+
+    def within_vocabulary(self, num_tokens: int) -> ChatDefaults:
+        """As OutputDefaults'."""
+        return replace(self, output=self.output.within_vocabulary(num_tokens))
 
     def fill_conversation(self, said: Conversation) -> Conversation:
         """The same for what a prompt is made of alone."""
@@ -70,8 +92,14 @@ class ChatDefaults:
         messages, template = said.messages, said.template
         if self.system_prompt and not any(turn.role in ("system", "developer") for turn in messages):
             messages = (ChatMessage(role="system", content=self.system_prompt), *messages)
-        if self.prefill and template.has_generation_prompt and not template.is_continued:
-            messages = (*messages, ChatMessage(role="assistant", content=self.prefill))
+        begun = self.prefill
+        if (
+            begun is not None
+            and (begun.content or begun.reasoning)
+            and template.has_generation_prompt
+            and not template.is_continued
+        ):
+            messages = (*messages, begun)
             template = replace(template, is_continued=True, has_generation_prompt=False)
         return messages, template
 

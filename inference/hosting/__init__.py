@@ -1,0 +1,1 @@
+"""Models in this process: loaded, served, drained and unloaded, each with an engine of its own."""

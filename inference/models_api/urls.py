@@ -1,0 +1,24 @@
+"""Paths of models under /api/. A trailing slash is accepted and redirected nowhere."""
+
+from __future__ import annotations
+
+from django.urls import re_path
+
+from inference.models_api.models import (
+    ModelLoadView,
+    ModelStatusView,
+    ModelsView,
+    ModelUnloadView,
+    ModelView,
+)
+
+# As many digits as an id in the database can have.
+_ID = r"[0-9]{1,18}"
+
+urlpatterns = [
+    re_path(r"^models/?$", ModelsView.as_view()),
+    re_path(rf"^models/(?P<row_id>{_ID})/?$", ModelView.as_view()),
+    re_path(rf"^models/(?P<row_id>{_ID})/status/?$", ModelStatusView.as_view()),
+    re_path(rf"^models/(?P<row_id>{_ID})/load/?$", ModelLoadView.as_view()),
+    re_path(rf"^models/(?P<row_id>{_ID})/unload/?$", ModelUnloadView.as_view()),
+]

@@ -1,0 +1,62 @@
+"""How each model runs: the service's own settings, and what the model's row says instead.
+
+The rules are those of the environment (env.py), so that a size is written and checked in one place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from inference.hosting.workshop import ModelSizes
+from skippy_site.engine_settings import engine_config
+from skippy_site.env import Environment, one_line
+
+if TYPE_CHECKING:
+    from inference.domain.model_settings import ModelSettings
+
+# The settings that each model may have of its own.
+ENGINE_FIELDS = (
+    "lanes",
+    "context",
+    "threads",
+    "batch_threads",
+    "media_threads",
+    "batch",
+    "micro_batch",
+    "gpu_layers",
+    "split_mode",
+    "tensor_split",
+    "main_gpu",
+    "kv_type_k",
+    "kv_type_v",
+    "flash_attention",
+    "load_mode",
+    "prefix_cache",
+)
+_VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
+
+
+def model_environment(environment: Environment, overrides: Mapping[str, Any]) -> Environment:
+    """The settings as they hold for one model. Raises ValueError with one line that names the setting at
+    fault as rows call it (`lanes`, and not SKIPPY_LANES)."""
+    for name in overrides:
+        if name not in ENGINE_FIELDS:
+            raise ValueError(f"{name}: there is no such setting; there are {', '.join(ENGINE_FIELDS)}")
+    if not overrides:
+        return environment
+    given = {**msgspec.structs.asdict(environment), **overrides}
+    try:
+        return msgspec.convert(given, Environment, strict=False)
+    except msgspec.ValidationError as problem:
+        text = one_line(str(problem), given)
+        raise ValueError(_VARIABLE.sub(lambda found: found[1].lower(), text)) from None
+
+
+def sizes_of(environment: Environment, settings: ModelSettings) -> ModelSizes:
+    """Raises ValueError as `model_environment`."""
+    own = model_environment(environment, settings.engine)
+    return ModelSizes(engine=engine_config(own), max_waiting=own.max_queue, concurrency=own.concurrency)
