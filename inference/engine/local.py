@@ -6,6 +6,7 @@ The only file of the engine that knows both its loop and llama.cpp's layer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
+from inference.domain.speculation import SpeculationMode
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
@@ -26,6 +28,8 @@ from inference.engine.thread import EngineThread
 
 if TYPE_CHECKING:
     from inference.engine.llama import LlamaConstraintCompiler, LlamaModel
+
+logger = logging.getLogger(__name__)
 
 
 class LocalEngine:
@@ -127,6 +131,7 @@ class LocalEngineLoader:
             raise
         if projector is not None:
             description = replace(description, media_kinds=projector.kinds)
+        description = replace(description, speculation_modes=_speculation_modes(order, thread))
         return LocalEngine(
             description,
             model.tokenizer,
@@ -153,6 +158,15 @@ class LocalEngineLoader:
     def _is_generating(self) -> bool:
         """Whether anybody's answer is being computed, with whichever model of this loader."""
         return any(thread.statistics.num_runnable for thread in list(self._threads) if thread.is_alive)
+
+
+def _speculation_modes(order: LoadOrder, thread: EngineThread) -> frozenset[SpeculationMode]:
+    """The ways to draft that this model has; one that it was to draft by, and has not, is told in the log."""
+    modes = frozenset({SpeculationMode.PROMPT_LOOKUP}) if thread.can_speculate else frozenset()
+    wanted = order.settings.speculation.mode
+    if wanted is not SpeculationMode.OFF and wanted not in modes:
+        logger.warning("%s cannot be drafted by %s: it answers without", order.settings.id, wanted.value)
+    return modes
 
 
 def _load_projector(files: ModelFiles, model: LlamaModel, config: EngineConfig) -> MediaProjector:
