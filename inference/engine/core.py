@@ -357,12 +357,12 @@ class EngineCore:
         for sequence in self._scheduler.sequences:
             self._active.pop(sequence.submission, None)
             self._scheduler.remove(sequence)
-            self._speculation.remove(sequence)
             sequence.end()
             sequence.lane.release()
             sequence.grant.release(num_output_tokens=sequence.num_generated)
             self._events.append((sequence.sink, Failed(error, now_ts)))
         self._memory.reset()
+        self._speculation.members.clear()
         self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])
         self._flush()
 

@@ -100,11 +100,13 @@ class LocalEngineLoader:
         Then nothing is held of what was loaded before."""
         # Here and not above: the site is put together in processes that never load a model.
         from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
+        from inference.engine.llama.draft_model import load_draft
 
         config = order.config
         model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
+        draft: LlamaModel | None = None
         try:
             constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
             description = model.description(order.settings.id)
@@ -116,9 +118,13 @@ class LocalEngineLoader:
                 return EmbeddingEngine(description, model, constraints=constraints, embeddings=embeddings)
             if order.files.projector is not None:
                 projector = await asyncio.to_thread(_load_projector, order.files, model, config)
+            if order.files.draft is not None:
+                draft = await asyncio.to_thread(load_draft, order.files.draft, model, config)
             admission = admit(config.num_cells)
-            # The runner frees the context, then the model, also where it cannot be made.
-            thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, self._clock)
+            # The runner frees the contexts, then the models, also where it cannot be made.
+            thread = EngineThread(
+                lambda: LlamaRunner(model, config, draft=draft), config, admission, self._clock
+            )
             self._threads.add(thread)
             client = EngineClient(thread, admission)
             await client.start()
@@ -127,6 +133,8 @@ class LocalEngineLoader:
                 constraints.close()
             if projector is not None:
                 await asyncio.to_thread(projector.close)
+            if draft is not None:
+                await asyncio.to_thread(draft.close)
             await asyncio.to_thread(model.close)
             raise
         if projector is not None:
@@ -162,7 +170,11 @@ class LocalEngineLoader:
 
 def _speculation_modes(order: LoadOrder, thread: EngineThread) -> frozenset[SpeculationMode]:
     """The ways to draft that this model has; one that it was to draft by, and has not, is told in the log."""
-    modes = frozenset({SpeculationMode.PROMPT_LOOKUP}) if thread.can_speculate else frozenset()
+    modes: frozenset[SpeculationMode] = frozenset()
+    if thread.can_speculate:
+        modes |= {SpeculationMode.PROMPT_LOOKUP}
+        if order.files.draft is not None:
+            modes |= {SpeculationMode.DRAFT_MODEL}
     wanted = order.settings.speculation.mode
     if wanted is not SpeculationMode.OFF and wanted not in modes:
         logger.warning("%s cannot be drafted by %s: it answers without", order.settings.id, wanted.value)

@@ -37,6 +37,11 @@ class _EveryGuess(StepBudget):
     def allowed(self, account: DraftAccount, grade: int, num_tokens: int, *, drafting_s: float = 0.0) -> int:
         return min(num_tokens, self.num_left)
 
+    def expected_saving_s(
+        self, account: DraftAccount, grade: int, num_tokens: int, *, drafting_s: float
+    ) -> float:
+        return 1e6
+
 
 class GuessingEngine(SteppedEngine):
     def __init__(self, model: LlamaModel, config: EngineConfig = CONFIG) -> None:

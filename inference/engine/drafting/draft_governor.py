@@ -131,6 +131,26 @@ class StepBudget:
                 best, best_speed = size, expected / step_s
         return best or trial
 
+    def expected_saving_s(
+        self, account: DraftAccount, grade: int, num_tokens: int, *, drafting_s: float
+    ) -> float:
+        """Seconds by which a token of the sequence would come sooner with drafts of the best length; 0 where
+        that is not known, or would be later. Whatever the account says."""
+        costs, num_sequences = self._governor.costs, self._num_sequences
+        plain_s = costs.plain_s(num_sequences)
+        if plain_s is None:
+            return 0.0
+        chance = self._governor.chance(account, grade)
+        best_s = plain_s
+        expected = chance_so_far = 1.0
+        for size in range(1, min(num_tokens, self.num_left) + 1):
+            chance_so_far *= chance
+            expected += chance_so_far
+            step_s = costs.step_s(num_sequences, size)
+            assert step_s is not None
+            best_s = min(best_s, (step_s + drafting_s * size) / expected)
+        return plain_s - best_s
+
     def take(self, account: DraftAccount, grade: int, num_tokens: int) -> None:
         """So many rows are in the step now."""
         self._num_rows += num_tokens

@@ -8,17 +8,21 @@ the governor thinks that they pay (draft_governor.py).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
+from inference.domain.speculation import SpeculationMode
 from inference.engine.config import EngineConfig
 from inference.engine.drafting.draft_governor import (
+    MODEL_GRADE,
     DraftAccount,
     DraftGovernor,
     DraftOutcome,
     StepBudget,
     lookup_grade,
 )
+from inference.engine.drafting.draft_model import DraftModel, DraftOrder
 from inference.engine.drafting.draft_window import DraftWindow
 from inference.engine.drafting.suffix_index import SuffixIndex
 from inference.engine.kv_memory import KvMemory
@@ -28,10 +32,16 @@ from inference.engine.sequence import Sequence
 
 # Guessed tokens in a step, of all sequences together.
 MAX_DRAFT_ROWS = 32
+logger = logging.getLogger(__name__)
+
 # With more sequences in it a batch is busy enough.
 MAX_DECODING = 8
 # A long prompt is indexed over several steps: so many tokens take about a millisecond.
 MAX_INDEXED_AT_ONCE = 4096
+# A draft model may read so many tokens to see what it is worth; what it has to read beyond is to be saved
+# so many times over by the rest of the answer.
+MAX_TRIAL_READ = 32
+READING_SHARE = 2.0
 # After cells ran out because of drafts, so many steps have none.
 PAUSE_STEPS = 64
 
@@ -42,7 +52,8 @@ class Member:
 
     account: DraftAccount
     window: DraftWindow
-    index: SuffixIndex
+    index: SuffixIndex | None
+    """None: a draft model guesses for it."""
     grade: int = 0
     """How sure the source of its last draft was."""
 
@@ -61,6 +72,8 @@ class Speculation:
         self._config = config
         # Rejected tokens must be taken out of the model's memory again.
         self._is_possible = runner.can_share_prefixes
+        self._draft_model = runner.draft_model
+        self._drafting_s = 0.0
         self._end_token_ids = runner.end_token_ids
         self._memory = memory
         self._pause = 0
@@ -71,16 +84,20 @@ class Speculation:
     def add(self, sequence: Sequence) -> None:
         """A sequence has begun; it need not want drafts."""
         wanted = sequence.request.speculation
-        if wanted is not None and self._is_possible:
-            self.members[sequence] = Member(
-                DraftAccount(), DraftWindow(wanted.max_draft_tokens), SuffixIndex()
-            )
+        if wanted is None or not self._is_possible:
+            return
+        index = SuffixIndex() if wanted.mode is SpeculationMode.PROMPT_LOOKUP else None
+        # A draft model reads tokens alone.
+        if index is not None or (self._draft_model is not None and not sequence.request.media):
+            self.members[sequence] = Member(DraftAccount(), DraftWindow(wanted.max_draft_tokens), index)
 
     def remove(self, sequence: Sequence) -> None:
         """It has ended."""
         member = self.members.pop(sequence, None)
         if member is not None:
             self._governor.close(member.account)
+            if member.index is None and self._draft_model is not None:
+                self._draft_model.forget(sequence)
 
     def draft(self, decoding: list[Sequence]) -> list[DraftedDecode]:
         """The drafts of a step in which these sequences decode and nothing else is done; mostly few."""
@@ -88,13 +105,22 @@ class Speculation:
         if num_rows < 1:
             return []
         budget = self._governor.begin_step(len(decoding), num_rows)
-        drafted = []
+        drafted: list[DraftedDecode] = []
+        orders: list[DraftOrder] = []
         for sequence in decoding:
             member = self.members.get(sequence)
-            if member is not None and budget.num_left and _may_be_drafted(sequence):
-                token_ids = self._look_up(sequence, member, budget)
+            if member is None or not budget.num_left or not _may_be_drafted(sequence):
+                continue
+            num_wanted = min(member.window.size, sequence.num_left_to_generate - 1)
+            if member.index is not None:
+                token_ids = self._look_up(sequence, member, member.index, budget, num_wanted)
                 if token_ids:
                     drafted.append(DraftedDecode(sequence, token_ids))
+            elif self._draft_model is not None:
+                orders += self._order(sequence, member, self._draft_model, budget, num_wanted)
+        self._drafting_s = 0.0
+        if orders and self._draft_model is not None:
+            drafted += self._fill(orders, self._draft_model)
         return drafted
 
     def _num_rows(self, num_decoding: int) -> int:
@@ -108,12 +134,12 @@ class Speculation:
         num_free = self._memory.num_cells_free - num_decoding * (1 + config.resume_headroom_tokens)
         return min(MAX_DRAFT_ROWS, config.max_outputs - num_decoding, num_free)
 
-    def _look_up(self, sequence: Sequence, member: Member, budget: StepBudget) -> tuple[int, ...]:
-        index = member.index
+    def _look_up(
+        self, sequence: Sequence, member: Member, index: SuffixIndex, budget: StepBudget, num_wanted: int
+    ) -> tuple[int, ...]:
         index.extend(sequence.known_from(len(index), MAX_INDEXED_AT_ONCE))
         if len(index) < sequence.num_tokens:
             return ()
-        num_wanted = min(member.window.size, sequence.num_left_to_generate - 1)
         proposal = index.propose(num_wanted)
         if proposal is None:
             return ()
@@ -124,6 +150,35 @@ class Speculation:
             budget.take(member.account, grade, num_allowed)
             member.grade = grade
         return token_ids[:num_allowed]
+
+    def _order(
+        self, sequence: Sequence, member: Member, model: DraftModel, budget: StepBudget, num_wanted: int
+    ) -> list[DraftOrder]:
+        """What to ask the draft model for; nothing where that would not pay. It has to read what is there
+        first: a longer text only where the rest of the answer is worth that."""
+        account, behind = member.account, model.num_behind(sequence)
+        num_allowed = budget.allowed(account, MODEL_GRADE, num_wanted, drafting_s=model.token_s)
+        if behind > MAX_TRIAL_READ:
+            saved_s = budget.expected_saving_s(account, MODEL_GRADE, num_wanted, drafting_s=model.token_s)
+            if saved_s * sequence.num_left_to_generate < READING_SHARE * behind * model.prompt_token_s:
+                return []
+            num_allowed = max(num_allowed, 1) if saved_s > 0 and num_wanted else 0
+        if not num_allowed:
+            return []
+        budget.take(account, MODEL_GRADE, num_allowed)
+        member.grade = MODEL_GRADE
+        return [DraftOrder(sequence, num_allowed)]
+
+    def _fill(self, orders: list[DraftOrder], model: DraftModel) -> list[DraftedDecode]:
+        try:
+            drafts = model.draft(orders)
+        except Exception:
+            logger.exception("A draft model failed; answers go on without it")
+            self._pause = PAUSE_STEPS
+            return []
+        self._drafting_s = model.token_s * max(map(len, drafts))
+        pairs = zip(orders, map(self._sayable, drafts), strict=True)
+        return [DraftedDecode(order.sequence, token_ids) for order, token_ids in pairs if token_ids]
 
     def _sayable(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
         """Up to what ends an answer, or stands for a part of a picture: neither has anything behind it."""
@@ -146,7 +201,13 @@ class Speculation:
             return
         outcomes = [self._judge(*pair) for pair in zip(plan.drafted, result.runs, strict=True)]
         accounts += [one.account for one in outcomes]
-        self._governor.observe(accounts, outcomes, num_sequences=num_sequences, duration_s=duration_s)
+        self._governor.observe(
+            accounts,
+            outcomes,
+            num_sequences=num_sequences,
+            duration_s=duration_s,
+            drafting_s=self._drafting_s,
+        )
 
     def _judge(self, drafted: DraftedDecode, run: DrawnRun) -> DraftOutcome:
         member = self.members[drafted.sequence]

@@ -14,12 +14,13 @@ from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
 from inference.engine.llama.draft_check import draw_runs
+from inference.engine.llama.draft_model import LlamaDraftModel
 from inference.engine.llama.logprobs import raw_rows
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
 from inference.engine.load_error import ModelLoadError
-from inference.engine.memory_plan import DeviceMemory
+from inference.engine.memory_plan import DeviceMemory, together
 from inference.engine.plan import NOTHING_DRAWN, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.positions import PositionMap
 from inference.engine.sequence import Sequence
@@ -46,11 +47,19 @@ class LlamaRunner:
     """Implements ModelRunner; belongs to the thread that makes it.
 
     `close()` frees the context, and the model with it where `owns_model`: nobody else knows when the
-    last batch is done.
+    last batch is done. `draft` is a smaller model of the same vocabulary (load_draft); it is always owned.
     """
 
-    def __init__(self, model: LlamaModel, config: EngineConfig, *, owns_model: bool = True) -> None:
+    def __init__(
+        self,
+        model: LlamaModel,
+        config: EngineConfig,
+        *,
+        owns_model: bool = True,
+        draft: LlamaModel | None = None,
+    ) -> None:
         self._model = model
+        self._draft_model: LlamaDraftModel | None = None
         self._owns_model = owns_model
         self._samplers: dict[int, Sampler] = {}
         # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
@@ -70,8 +79,12 @@ class LlamaRunner:
         except BaseException:
             if owns_model:
                 model.close()
+            if draft is not None:
+                draft.close()
             raise
         try:
+            if draft is not None:
+                self._draft_model = LlamaDraftModel(draft, config)
             self._batch = LlamaBatch(
                 self._context.max_batch_tokens, embedding_width=self._context.embedding_width
             )
@@ -95,7 +108,12 @@ class LlamaRunner:
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...]:
-        return self._context.memory
+        own, draft = self._context.memory, self._draft_model
+        return own if draft is None else together(own, draft.memory)
+
+    @property
+    def draft_model(self) -> LlamaDraftModel | None:
+        return self._draft_model
 
     @property
     def can_share_prefixes(self) -> bool:
@@ -300,9 +318,13 @@ class LlamaRunner:
 
     def interrupt(self) -> None:
         self._context.interrupt()
+        if self._draft_model is not None:
+            self._draft_model.interrupt()
 
     def close(self) -> None:
         self._samplers.clear()
+        if self._draft_model is not None:
+            self._draft_model.close()
         self._context.close()
         if self._owns_model:
             self._model.close()

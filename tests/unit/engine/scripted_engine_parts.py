@@ -22,6 +22,7 @@ from inference.domain.speculation import SpeculationMode, SpeculationRequest
 from inference.domain.timings import Timings
 from inference.engine.config import MIN_OUTPUTS, EngineConfig
 from inference.engine.core import EngineCore
+from inference.engine.drafting.draft_model import DraftModel
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import NOTHING_DRAWN, DraftedDecode, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.sequence import Sequence
@@ -77,6 +78,7 @@ class ScriptedRunner:
         self.num_sequences = num_sequences or num_lanes
         self.can_share_prefixes = True
         self.memory: tuple[DeviceMemory, ...] = ()
+        self.draft_model: DraftModel | None = None
         self.cells: dict[int, list[Cell]] = {}
         self.kept: set[int] = set()
         self.copies: list[tuple[int, int, int]] = []
