@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/speculation.py MODEL.gguf [--draft SMALL.gguf] [--rounds 5] [--tokens 256] \
         [--max-draft-tokens 8] [--json OUT]
 
-The tasks: `copy` is a text that the prompt repeats and the answer goes on to repeat, `edit` asks for a text
-of the prompt with a word changed, `free` is a story, in which little repeats, greedily and at default sampling
+The tasks: `copy` is a text that the prompt repeats and the answer goes on to repeat, `edit` asks for a text of
+the prompt with a word changed, `free` is a story, in which little repeats, greedily and at default sampling
 with a seed. In each round every task is answered plainly and with drafts, one after the other, the one or the
 other first in turns, so that both see the same machine. The engine is stepped here, without a server: what is
 timed is from the first token to the last.
