@@ -4,11 +4,11 @@
     .venv/bin/python benchmarks/speculation.py MODEL.gguf [--draft SMALL.gguf] [--rounds 5] [--tokens 256] \
         [--max-draft-tokens 8] [--json OUT]
 
-The tasks: `copy` is a text that the prompt repeats and the answer goes on to repeat, `edit` asks for a text of
-the prompt with a word changed, `free` is a story, in which little repeats, greedily and at default sampling
-with a seed. In each round every task is answered plainly and with drafts, one after the other, the one or the
-other first in turns, so that both see the same machine. The engine is stepped here, without a server: what is
-timed is from the first token to the last.
+The tasks: `copy` is a text that the prompt repeats and the answer goes on to repeat, `edit` asks for a text
+of the prompt with a word changed, `free` is a story, in which little repeats, greedily and at default
+sampling with a seed. In each round every task is answered plainly and with drafts, one after the other, the
+one or the other first in turns, so that both see the same machine. The engine is stepped here, without a
+server: what is timed is from the first token to the last.
 
 Texts are compared token by token. Rows that are computed together are added up in another order than one
 alone, so with 8-bit weights a near-tie may go the other way: for each answer that differs, the lead that the

@@ -18,6 +18,7 @@ from inference.engine.hardware import (
     LoadMode,
     SplitMode,
 )
+from inference.engine.host_memory import default_host_cache_bytes
 
 if TYPE_CHECKING:
     from skippy_site.env import Environment
@@ -34,6 +35,7 @@ VARIABLES = {
     "split_mode": "SKIPPY_SPLIT_MODE",
     "tensor_split": "SKIPPY_TENSOR_SPLIT",
     "main_gpu": "SKIPPY_MAIN_GPU",
+    "host_cache_bytes": "SKIPPY_HOST_CACHE_BYTES",
     "kv_type_v": "SKIPPY_KV_TYPE_V",
     "flash_attention": "SKIPPY_FLASH_ATTENTION",
 }
@@ -53,6 +55,11 @@ def engine_config(environment: Environment) -> EngineConfig:
             max_batch_tokens=min(environment.batch, environment.context),
             max_ubatch_tokens=environment.micro_batch,
             has_prefix_cache=environment.prefix_cache,
+            host_cache_bytes=(
+                default_host_cache_bytes()
+                if environment.host_cache_bytes < 0
+                else environment.host_cache_bytes
+            ),
             hardware=HardwareConfig(
                 gpu_layers=_gpu_layers(environment.gpu_layers),
                 split_mode=SplitMode(environment.split_mode),

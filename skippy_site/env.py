@@ -121,6 +121,15 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
     prefix_cache: Annotated[
         bool, Meta(description="prompts that begin alike share what was computed for their beginning")
     ] = True
+    host_cache_bytes: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            le=1 << 44,
+            description="memory of the machine for what was computed for prompts and has no room in the KV "
+            "cells; 0: none, -1: a sixteenth of the machine's memory, 8 GiB at most",
+        ),
+    ] = -1
     shared_prefixes: Annotated[
         bool,
         Meta(

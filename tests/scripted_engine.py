@@ -16,7 +16,15 @@ from inference.domain.constraint import (
 )
 from inference.domain.embeddings import EmbeddingBackend
 from inference.domain.errors import ServerOverloaded, ServiceUnavailable, SkippyError
-from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch
+from inference.domain.events import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    PromptScores,
+    Started,
+    TokenBatch,
+)
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
@@ -116,6 +124,15 @@ class ScriptedHandle:
         top = ((token_id, -token_id / 1000), (257, -9.0), (258, -10.0))
         return TokenLogprobs(-token_id / 1000, top[: self.request.num_top_logprobs])
 
+    def score_prompt(self, *sizes: int) -> ScriptedHandle:
+        """Scores of the prompt's tokens, in batches of these sizes and one for the rest."""
+        scores = [self._logprobs(token_id) for token_id in self.request.prompt_token_ids[1:]]
+        for size in (*sizes, len(scores)):
+            batch, scores = scores[:size], scores[size:]
+            if batch:
+                self._events.put_nowait(PromptScores(tuple(batch), 1001.5))
+        return self
+
     def finish(self, reason: FinishReason = FinishReason.STOP) -> ScriptedHandle:
         self._events.put_nowait(Finished(reason, at_ts=1003.0))
         self.release()
@@ -180,6 +197,7 @@ class ScriptedEngine:
         self.projector: MediaProjector | None = None
         self.embeddings: EmbeddingBackend | None = None
         self.is_alive = True
+        self.max_requests = 64
         self.play = play
         self.handles: list[ScriptedHandle] = []
         self.refusal: SkippyError | None = None

@@ -72,6 +72,7 @@ class AdmissionController:
         record: Record,
         concurrency: ConcurrencySettings,
     ) -> None:
+        self.max_requests = num_lanes + max_waiting
         self._lock = threading.Lock()
         self._clock = clock
         self._record = record

@@ -39,7 +39,7 @@ class AnswerKeeper:
         self._keeps_text = keeps_text
         self._keeps_frames = keeps_text and named is not None
         self._stored: StoredResponse | None = None
-        self._deltas: list[MessageDelta] = []
+        self._deltas: dict[int, list[MessageDelta]] = {0: []}
         self._frames: list[bytes] = []
         self._is_begun = False
         self._is_complete = False
@@ -58,12 +58,12 @@ class AnswerKeeper:
         self._is_begun = earlier is None
         return earlier
 
-    def add(self, frame: bytes, *deltas: MessageDelta) -> None:
+    def add(self, frame: bytes, *deltas: MessageDelta, choice: int = 0) -> None:
         """A part of the answer, as it is sent and as it was made."""
         if self._keeps_frames:
             self._frames.append(frame)
         if self._keeps_text:
-            self._deltas += deltas
+            self._deltas.setdefault(choice, []).extend(deltas)
 
     def complete(self, stored: StoredResponse | None = None) -> None:
         """The request is recorded as completed, so it must not run again. `stored` is what is kept of it
@@ -93,7 +93,8 @@ class AnswerKeeper:
 
     def _text(self) -> KeptText:
         stored = self._stored
-        answer = _as_text(MessageBuilder(self._deltas).message()) if stored is None else stored.object
+        choices = [MessageBuilder(self._deltas[choice]).message() for choice in sorted(self._deltas)]
+        answer = "\n\n".join(map(_as_text, choices)) if stored is None else stored.object
         return KeptText(
             record_id=self._lifecycle.record_id,
             created_at=self._lifecycle.created_at,

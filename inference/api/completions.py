@@ -7,6 +7,7 @@ from inference.api.http import HttpRequest
 from inference.api.question import Question
 from inference.openai.protocol import CompletionRequest
 from inference.openai.validation import parse_completion_request
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
@@ -22,9 +23,10 @@ class CompletionsConsumer(GeneratingConsumer):
         return await self._runtime.parse(parse_completion_request, request.body)
 
     def question(self, request: CompletionRequest, model: ServedModel) -> Question:
-        return Question(request, self._runtime.completion_rendering(request, model))
+        rendering = self._runtime.completion_rendering(request, model)
+        return Question(request, rendering, choices=rendering)
 
     async def start(
         self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         return await self._runtime.generation.start_completion(model, request, caller, lifecycle)

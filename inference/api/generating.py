@@ -9,13 +9,15 @@ import time
 from typing import Any
 
 from inference.api.answer_keeper import AnswerKeeper
+from inference.api.choices import WholeChoices, stream_choices
 from inference.api.http import HttpRequest
-from inference.api.question import FrameWriter, Question, Rendering
+from inference.api.question import FrameWriter, Question, Rendering, part_frames
 from inference.api.recorded import RecordedConsumer
 from inference.domain.logprobs import ScoredToken
-from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageBuilder, MessageDelta
+from inference.domain.message_deltas import Answer, MessageBuilder, MessageDelta
 from inference.openai.protocol import OutputRequest
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
@@ -35,7 +37,7 @@ class GeneratingConsumer(RecordedConsumer):
 
     async def start(
         self, model: ServedModel, request: Any, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         """Wait until the request has its lane."""
         raise NotImplementedError
 
@@ -65,26 +67,24 @@ class GeneratingConsumer(RecordedConsumer):
     async def _stream(
         self,
         question: Question,
-        stream: GenerationStream,
+        stream: GenerationStream | AnswerGroup,
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
     ) -> None:
         rendering = question.rendering
         if not self.respond.is_begun:
             await self.respond.begin_stream(headers=question.headers)
-        first = rendering.begin(stream.usage_so_far)
-        if first:
-            keeper.add(first)
-            await self.respond.frame(first)
-        if not keeper.is_keeping:
-            stream.write_at_once(FrameWriter(rendering, self._channel))
-        async for part in stream.parts():
-            frames = _frames(rendering, part)
-            keeper.add(frames, *part.deltas)
-            if frames:
-                await self.respond.frame(frames)
-        result, began_ts = stream.result, time.monotonic()
-        last, conclusion = rendering.end(result), rendering.conclude()
+        if isinstance(stream, AnswerGroup):
+            assert question.choices is not None
+            last = await stream_choices(
+                question.choices, stream, respond=self.respond, channel=self._channel, keeper=keeper
+            )
+            began_ts = time.monotonic()
+        else:
+            await self._stream_parts(rendering, stream, keeper)
+            began_ts = time.monotonic()
+            last = rendering.end(stream.result)
+        conclusion = rendering.conclude()
         self._note_built(lifecycle, began_ts, num_bytes=len(last), is_stream=True)
         keeper.add(last + conclusion)
         self._complete(question, stream, lifecycle, keeper)
@@ -94,39 +94,60 @@ class GeneratingConsumer(RecordedConsumer):
         await keeper.end(STREAM_TYPE.decode())
         await self.respond.end_stream(conclusion)
 
+    async def _stream_parts(
+        self, rendering: Rendering, stream: GenerationStream, keeper: AnswerKeeper
+    ) -> None:
+        first = rendering.begin(stream.usage_so_far)
+        if first:
+            keeper.add(first)
+            await self.respond.frame(first)
+        if not keeper.is_keeping:
+            stream.write_at_once(FrameWriter(rendering, self._channel))
+        async for part in stream.parts():
+            frames = part_frames(rendering, part)
+            keeper.add(frames, *part.deltas)
+            if frames:
+                await self.respond.frame(frames)
+
     async def _whole(
         self,
         question: Question,
-        stream: GenerationStream,
+        stream: GenerationStream | AnswerGroup,
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
     ) -> None:
-        deltas: list[MessageDelta] = []
-        tokens: list[ScoredToken] = []
-        async for part in stream.parts():
-            deltas += part.deltas
-            tokens += part.tokens
-        result, began_ts = stream.result, time.monotonic()
-        message = MessageBuilder(deltas).message()
-        body = question.rendering.whole(Answer(message, tuple(tokens), tuple(deltas)), result)
+        if isinstance(stream, AnswerGroup):
+            assert question.choices is not None
+            choices = WholeChoices(stream.num_choices)
+            await stream.read(choices)
+            began_ts = time.monotonic()
+            body = choices.body(question.choices, question.request, stream.result, keeper)
+        else:
+            deltas: list[MessageDelta] = []
+            tokens: list[ScoredToken] = []
+            async for part in stream.parts():
+                deltas += part.deltas
+                tokens += part.tokens
+            began_ts = time.monotonic()
+            answer = Answer(MessageBuilder(deltas).message(), tuple(tokens), tuple(deltas))
+            body = question.rendering.whole(answer, stream.result)
+            keeper.add(b"", *deltas)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
-        keeper.add(body, *deltas)
+        keeper.add(body)
         self._complete(question, stream, lifecycle, keeper)
         await lifecycle.recorded()
         await keeper.end("application/json")
         await self.respond.json(body, headers=question.headers)
 
     def _complete(
-        self, question: Question, stream: GenerationStream, lifecycle: RequestLifecycle, keeper: AnswerKeeper
+        self,
+        question: Question,
+        stream: GenerationStream | AnswerGroup,
+        lifecycle: RequestLifecycle,
+        keeper: AnswerKeeper,
     ) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
         lifecycle.complete(stream.result.reason)
         keeper.complete(None if question.stored is None else question.stored())
-
-
-def _frames(rendering: Rendering, part: AnswerPart) -> bytes:
-    """The part's tokens go out with its first delta; without one, with text that is empty so far."""
-    first, *others = part.deltas or (ContentDelta(""),)
-    return rendering.delta(first, part.tokens) + b"".join([rendering.delta(delta) for delta in others])

@@ -11,6 +11,7 @@ from inference.api.prompt_consumer import PromptConsumer
 from inference.api.question import Question
 from inference.openai.ids import new_message_id
 from inference.openai.protocol import ChatRequest
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
@@ -30,7 +31,7 @@ class MessagesConsumer(GeneratingConsumer):
 
     async def start(
         self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         return await self._runtime.generation.start_chat(model, request, caller, lifecycle)
 
 

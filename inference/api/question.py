@@ -12,7 +12,7 @@ from inference.domain.events import Usage
 from inference.domain.generation_result import GenerationResult
 from inference.domain.kept_answers import StoredResponse
 from inference.domain.logprobs import ScoredToken
-from inference.domain.message_deltas import Answer, MessageDelta
+from inference.domain.message_deltas import Answer, AnswerPart, ContentDelta, MessageDelta
 from inference.openai.errors import Header
 from inference.openai.protocol import OutputRequest
 from inference.streaming.event_channel import EventChannel
@@ -53,13 +53,36 @@ class Rendering(Protocol):
     def whole(self, answer: Answer, result: GenerationResult) -> bytes: ...
 
 
+class ChoiceRendering(Rendering, Protocol):
+    """Where an answer may have several choices: each is written by its own, in a stream from `begin` to
+    `finish`. Any of them writes what is said once: `totals` behind all others, or `body`."""
+
+    def for_choice(self, index: int) -> ChoiceRendering: ...
+
+    def finish(self, result: GenerationResult) -> bytes:
+        """The choice has ended."""
+        ...
+
+    def totals(self, result: GenerationResult) -> bytes:
+        """All have; `result` is that of the whole request."""
+        ...
+
+    def choice(self, answer: Answer, result: GenerationResult) -> dict[str, object]:
+        """A choice, for `body`."""
+        ...
+
+    def body(self, choices: Sequence[dict[str, object]], result: GenerationResult) -> bytes: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A validated request and how its answer is written. `stored` is asked, once the answer is complete,
-    for what is stored of it where it can be asked for again."""
+    for what is stored of it where it can be asked for again. `choices` is the rendering where there may be
+    several."""
 
     request: OutputRequest
     rendering: Rendering
+    choices: ChoiceRendering | None = None
     stored: Callable[[], StoredResponse] | None = None
 
     @property
@@ -87,3 +110,9 @@ class FrameWriter:
         frames = b"".join([self._rendering.delta(delta) for delta in deltas])
         if frames:
             self._channel.write(frames)
+
+
+def part_frames(rendering: Rendering, part: AnswerPart) -> bytes:
+    """The part's tokens go out with its first delta; without one, with text that is empty so far."""
+    first, *others = part.deltas or (ContentDelta(""),)
+    return rendering.delta(first, part.tokens) + b"".join([rendering.delta(delta) for delta in others])

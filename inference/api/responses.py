@@ -21,6 +21,7 @@ from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.responses.rendering import ResponseRendering
 from inference.openai.responses.validation import parse_response_request
 from inference.runtime import Runtime
+from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
@@ -68,7 +69,7 @@ class ResponsesConsumer(GeneratingConsumer):
 
     async def start(
         self, model: ServedModel, request: ResponseRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         try:
             return await self._runtime.generation.start_chat(model, request, caller, lifecycle)
         except InvalidRequest as error:

@@ -76,6 +76,11 @@ class Grant(Protocol):
 class AdmissionDesk(Protocol):
     """The caller's side. Nothing waits here; every method may be called on the event loop."""
 
+    @property
+    def max_requests(self) -> int:
+        """Requests that can run and wait at the same time."""
+        ...
+
     def submit(self, submission: Submission) -> Ticket:
         """Queue it, or raise, in this order: ServiceUnavailable (closed), ContextLengthExceeded (can
         never fit), ServerOverloaded (the queue is full, or the wait is predicted to last beyond the

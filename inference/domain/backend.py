@@ -80,6 +80,11 @@ class GenerationBackend(Protocol):
     come: it cancels, and answers with `reject_overdue`.
     """
 
+    @property
+    def max_requests(self) -> int:
+        """Requests that can run and wait at the same time: so many at once are never taken with one more."""
+        ...
+
     def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> GenerationHandle: ...
 
     def refuse_early(self, newcomer: Newcomer) -> None:

@@ -1,4 +1,5 @@
-"""What the engine tells a request's owner, in this order: Started, (Signals? TokenBatch)*, one ending.
+"""What the engine tells a request's owner, in this order: Started, PromptScores*, (Signals? TokenBatch)*,
+one ending.
 
 An ending is Finished or Failed, and when it comes, lane and cells are free. After `cancel()` the owner
 reads nothing more; that the engine has let go as well is what Dropped says to its handle.
@@ -49,6 +50,15 @@ class TokenBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PromptScores:
+    """How likely the next tokens of the prompt were, each behind those before it, for those who asked: from
+    its second token on, in order and without a gap. Nothing is known of the first one."""
+
+    logprobs: tuple[TokenLogprobs, ...]
+    at_ts: float
+
+
+@dataclass(frozen=True, slots=True)
 class Signals:
     """How sure the model was, for those who asked: of the first token, or of the last ones.
 
@@ -86,7 +96,7 @@ class Dropped:
     at_ts: float
 
 
-Event = Started | Signals | TokenBatch | Finished | Failed | Dropped
+Event = Started | PromptScores | Signals | TokenBatch | Finished | Failed | Dropped
 
 
 @dataclass(frozen=True, slots=True)

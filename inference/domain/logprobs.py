@@ -33,10 +33,11 @@ class LikelyToken:
 @dataclass(frozen=True, slots=True)
 class ScoredToken:
     """A token of the answer. The `data` of all of them, joined, are the bytes of the answer's text;
-    `offset` is the number of characters before it."""
+    `offset` is the number of characters before it. `logprob` is None where nothing is known, which is so
+    of the first token of a prompt alone."""
 
     text: str
     data: bytes | None
-    logprob: float
+    logprob: float | None
     offset: int
     top: tuple[LikelyToken, ...] = ()

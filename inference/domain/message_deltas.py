@@ -61,10 +61,11 @@ class AssistantMessage:
 class AnswerPart:
     """The next piece of an answer. `tokens` are those that were read for it, where they were asked for:
     of an answer in which nothing is parsed exactly those of the text, otherwise also those of markup.
-    Either may be empty, not both."""
+    Either may be empty, not both. `is_prompt`: it repeats the prompt, and nothing of it was generated."""
 
     deltas: tuple[MessageDelta, ...]
     tokens: tuple[ScoredToken, ...] = ()
+    is_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

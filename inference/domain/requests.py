@@ -75,11 +75,13 @@ class GenerationRequest:
     `constraint` forbids are never drawn. `media` says in which parts of the prompt the embeddings are
     given, in their order; there, and only there, the ids are below 0. Those of the same `sibling_group`
     ("": none) begin with the same prompt, which is computed once however short it is.
-    `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's.
+    `num_prompt_logprobs` asks of the prompt's tokens what `num_top_logprobs` asks of the answer's. With
+    `max_tokens` 0 nothing is generated: it ends with what was asked of its prompt.
     `adapters` change the model's weights; `cache_namespace` must end with their `adapter_namespace`, since
-    what one set has computed is wrong for another. `cache_retention` says how long what was computed may be
-    kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails; the first
-    token has no such limit, and time in which the answer stands still for its reader or a hook does not
+    what one set has computed is wrong for another. What comes next in a conversation will probably begin
+    with the first `prefix_boundary` tokens (0: not known). `cache_retention` says how long what was computed
+    may be kept. An answer whose next token does not come within `max_token_gap_s` (None: no limit) fails; the
+    first token has no such limit, and time in which the answer stands still for its reader or a hook does not
     count.
     """
 
@@ -99,6 +101,7 @@ class GenerationRequest:
     sibling_group: str = ""
     num_prompt_logprobs: int | None = None
     adapters: tuple[AppliedAdapter, ...] = ()
+    prefix_boundary: int = 0
     cache_retention: CacheRetention = CacheRetention.UNSAID
     speculation: SpeculationRequest | None = None
     max_token_gap_s: float | None = None
@@ -106,7 +109,7 @@ class GenerationRequest:
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:
             raise ValueError("a generation request needs at least one prompt token")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        if self.max_tokens < 0:
+            raise ValueError(f"max_tokens must be at least 0, not {self.max_tokens}")
         if self.adapters and not self.cache_namespace.endswith(adapter_namespace(self.adapters)):
             raise ValueError(f"adapters {self.adapters} share the namespace of others")

@@ -68,6 +68,11 @@ class EngineClient:
         """The engine's monotonic clock."""
         return self._thread.clock.monotonic()
 
+    @property
+    def max_requests(self) -> int:
+        """Requests that can run and wait at the same time."""
+        return self._admission.max_requests
+
     async def start(self) -> None:
         """Start the engine thread and wait until it serves; raises what kept it from that."""
         await asyncio.to_thread(self._thread.start)

@@ -10,7 +10,6 @@ was given up half-way the first half is still good.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
@@ -22,7 +21,7 @@ from inference.engine.config import EngineConfig
 from inference.engine.copy_budget import CopyBudget, CopyKind
 from inference.engine.host_tier import HostTier
 from inference.engine.model_runner import ModelRunner
-from inference.engine.piece_keys import KEY_BYTES, PieceKeys
+from inference.engine.piece_keys import PieceKeys
 from inference.engine.sequence import Sequence, TokenArray
 
 logger = logging.getLogger(__name__)
@@ -35,17 +34,23 @@ class ColdPrefixes:
     in a prompt, what comes behind it is computed again.
     """
 
-    def __init__(self, runner: ModelRunner, config: EngineConfig, *, now_ts: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        config: EngineConfig,
+        *,
+        keys: PieceKeys,
+        budget: CopyBudget,
+        now_ts: Callable[[], float],
+    ) -> None:
         self._runner = runner
         self._min_tokens = config.min_cached_tokens
         self._num_piece_tokens = runner.num_piece_tokens
         is_enabled = config.has_prefix_cache and runner.can_share_prefixes and runner.num_piece_tokens > 0
         self.is_enabled = is_enabled and config.host_cache_bytes > 0
         self._tier = HostTier(config.host_cache_bytes if self.is_enabled else 0, now_ts=now_ts)
-        self._keys = PieceKeys(
-            secret=secrets.token_bytes(KEY_BYTES), num_tokens=max(runner.num_piece_tokens, 1)
-        )
-        self._budget = CopyBudget()
+        self._keys = keys
+        self._budget = budget
         # What is to be restored to whom, the oldest first.
         self._restoring: dict[Sequence, list[bytes]] = {}
         # Entries of the prefix cache of which everything is there, and what was said of others.
@@ -74,9 +79,6 @@ class ColdPrefixes:
             total_failures=self._total_failures + tier.total_damaged,
             total_evictions=tier.total_evictions,
         )
-
-    def begin_step(self, *, has_streams: bool) -> None:
-        self._budget.begin_step(has_streams=has_streams)
 
     @property
     def is_busy(self) -> bool:
@@ -167,7 +169,7 @@ class ColdPrefixes:
         """The keys of the pieces from its beginning on, those in cells included, up to where the next one
         is not there."""
         num_there = sequence.num_computed // self._num_piece_tokens
-        tokens = _text_of(sequence.first(sequence.num_tokens))
+        tokens = sequence.first(sequence.num_text_tokens)
         keys = self._keys.chain(sequence.request.cache_namespace, tokens)
         num_found = next(
             (index for index in range(num_there, len(keys)) if keys[index] not in self._tier), len(keys)

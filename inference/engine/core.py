@@ -34,6 +34,7 @@ from inference.engine.drafting.speculation import Speculation
 from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
+from inference.engine.measured_runner import MeasuredRunner
 from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
@@ -73,15 +74,16 @@ class EngineCore:
         self._pacer = PrefillPacer.of(config)
         self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
         self._speculation = Speculation(runner, config, self._memory, governor or DraftGovernor())
-        self._scheduler = Scheduler(
-            config, num_cells=runner.num_cells, pacer=self._pacer, speculation=self._speculation
-        )
+        self._scheduler = Scheduler(config, runner, self._pacer, self._speculation)
         self.inbox = Inbox()
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
         self._counters = EngineCounters()
         self._meter = StepMeter(clock.monotonic())
+        self._steps = MeasuredRunner(
+            runner, clock, self._counters, self._meter, pacer=self._pacer, speculation=self._speculation
+        )
 
     # -- a step ---------------------------------------------------------------------------------
 
@@ -160,26 +162,9 @@ class EngineCore:
                 sequence.leader.promise(sequence.num_awaited)
 
     def _run(self, plan: StepPlan) -> StepResult:
-        begin_ts = self._clock.monotonic()
-        try:
-            result = self._runner.run(plan)
-        except Exception:
-            logger.exception("A step with %d tokens failed", plan.num_tokens)
-            result = StepResult(StepOutcome.FAILED)
+        result = self._steps.run(plan)
         if result.is_memory_lost:
             self._memory.lose(self._scheduler.lose_cells())
-        end_ts = self._clock.monotonic()
-        self._meter.ran(end_ts - begin_ts, result.compute_s)
-        self._counters.num_steps += 1
-        self._counters.last_step_ts = end_ts
-        if self._speculation.members:
-            self._speculation.observe(plan, result, end_ts - begin_ts)
-        if plan.prefills and result.outcome is StepOutcome.DONE:
-            self._pacer.observe(
-                num_tokens=plan.num_tokens,
-                num_prefill_tokens=plan.num_prefill_tokens,
-                duration_s=end_ts - begin_ts,
-            )
         return result
 
     def _update(self, plan: StepPlan, result: StepResult) -> None:
@@ -207,6 +192,10 @@ class EngineCore:
             self._memory.grow(chunk.sequence.sequence_id, chunk.num_tokens)
             self._counters.num_prefill_tokens += chunk.num_tokens
         events, end_token_ids = self._events, self._end_token_ids
+        if result.scores:
+            sequence = plan.prefills[0].sequence
+            events.append((sequence.sink, sequence.score(result.scores, now_ts)))
+            self._end_if_done(sequence)
         all_logprobs, all_forced = result.logprobs, result.forced
         for index, (sequence, token_id) in enumerate(zip(plan.outputs, result.token_ids, strict=True)):
             if token_id in end_token_ids:
@@ -229,14 +218,17 @@ class EngineCore:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
             elif num_generated >= sequence.max_tokens:
                 self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
+        if plan.drafted:
+            self._apply_drafts(plan, result)
+
+    def _apply_drafts(self, plan: StepPlan, result: StepResult) -> None:
+        now_ts = self._counters.last_step_ts
         for drafted, run in zip(plan.drafted, result.runs, strict=True):
-            verdict = apply_run(drafted, run, self._memory, end_token_ids, now_ts)
-            self._counters.num_generated_tokens += len(verdict.batch.token_ids)
-            events.append((drafted.sequence.sink, verdict.batch))
-            if verdict.has_failed:
-                self._fail(drafted.sequence, GenerationFailed(FAILED_MESSAGE))
-            elif verdict.reason is not None:
-                self._end(drafted.sequence, Finished(verdict.reason, now_ts))
+            batch, ending = apply_run(drafted, run, self._memory, self._end_token_ids, now_ts)
+            self._counters.num_generated_tokens += len(batch.token_ids)
+            self._events.append((drafted.sequence.sink, batch))
+            if ending is not None:
+                self._end(drafted.sequence, ending)
 
     def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
         """Where its hook is to hear of its last token, say it and let the sequence stand still."""
@@ -293,7 +285,6 @@ class EngineCore:
         sequence = Sequence(grant, lane, order=self._counters.num_sequences, sequence_id=sequence_id)
         self._active[sequence.submission] = sequence
         self._scheduler.add(sequence)
-        self._speculation.add(sequence)
         try:
             self._runner.open(sequence.sequence_id, sequence.request)
         except Exception:
@@ -303,6 +294,7 @@ class EngineCore:
             self._begin(sequence)
             if sequence.submission.holds:
                 self._hold(sequence)
+            self._end_if_done(sequence)
             self._memory.make_room(self._scheduler.num_cells_to_come)
 
     def _begin(self, sequence: Sequence) -> None:
@@ -325,8 +317,12 @@ class EngineCore:
             event = Started(self._clock.monotonic(), num_cached_tokens=sequence.num_computed)
             self._events.append((sequence.sink, event))
 
+    def _end_if_done(self, sequence: Sequence) -> None:
+        """Nothing is to be generated, and what was asked of its prompt is known."""
+        if not sequence.max_tokens and not sequence.is_scoring:
+            self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
+
     def _fail(self, sequence: Sequence, error: SkippyError) -> None:
-        self._counters.num_failed_sequences += 1
         self._end(sequence, Failed(error, self._clock.monotonic()))
 
     def _end(self, sequence: Sequence, event: Event) -> None:
@@ -334,10 +330,11 @@ class EngineCore:
         unless it failed: who knows what is in them."""
         del self._active[sequence.submission]
         self._scheduler.remove(sequence)
-        self._speculation.remove(sequence)
         sequence.end()
+        has_failed = isinstance(event, Failed)
+        self._counters.num_failed_sequences += has_failed
         try:
-            self._memory.retire(sequence, has_failed=isinstance(event, Failed))
+            self._memory.retire(sequence, has_failed=has_failed)
         finally:
             sequence.lane.release()
             sequence.grant.release(num_output_tokens=sequence.num_generated)
@@ -354,6 +351,7 @@ class EngineCore:
         The runner is not asked any more: it may be what broke, and it is freed as a whole.
         """
         now_ts = self._clock.monotonic()
+        self._speculation.members.clear()
         for sequence in self._scheduler.sequences:
             self._active.pop(sequence.submission, None)
             self._scheduler.remove(sequence)
@@ -362,7 +360,6 @@ class EngineCore:
             sequence.grant.release(num_output_tokens=sequence.num_generated)
             self._events.append((sequence.sink, Failed(error, now_ts)))
         self._memory.reset()
-        self._speculation.members.clear()
         self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])
         self._flush()
 

@@ -8,6 +8,7 @@ keep it elsewhere (cold_prefixes.py).
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
@@ -16,9 +17,12 @@ import numpy as np
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.requests import GenerationRequest
+from inference.engine.checkpoints import Checkpoints
 from inference.engine.cold_prefixes import ColdPrefixes
 from inference.engine.config import EngineConfig
+from inference.engine.copy_budget import CopyBudget
 from inference.engine.model_runner import ModelRunner
+from inference.engine.piece_keys import KEY_BYTES, PieceKeys
 from inference.engine.prefix_cache import PrefixCache, PrefixMatch
 from inference.engine.sequence import Sequence, TokenArray
 from inference.engine.sequence_media import uncut
@@ -35,10 +39,16 @@ class KvMemory:
     def __init__(self, runner: ModelRunner, config: EngineConfig, *, now_ts: Callable[[], float]) -> None:
         self._runner = runner
         self._config = config
-        self._cold = ColdPrefixes(runner, config, now_ts=now_ts)
+        self._budget = CopyBudget()
+        keys = PieceKeys(secret=secrets.token_bytes(KEY_BYTES), num_tokens=max(runner.num_piece_tokens, 1))
+        self._cold = ColdPrefixes(runner, config, keys=keys, budget=self._budget, now_ts=now_ts)
+        self._checkpoints = Checkpoints(runner, config, keys=keys, budget=self._budget, now_ts=now_ts)
         self._cache = self._make_cache()
         if config.has_prefix_cache and not runner.can_share_prefixes:
-            logger.info("This model's memory cannot be shared in part: every prompt is computed whole")
+            how = (
+                "only whole states are kept" if self._checkpoints.is_enabled else "prompts are computed whole"
+            )
+            logger.info("This model's memory cannot be shared in part: %s", how)
 
     def _make_cache(self) -> PrefixCache:
         config, runner = self._config, self._runner
@@ -71,7 +81,7 @@ class KvMemory:
 
     @property
     def cold_statistics(self) -> ColdPrefixStatistics:
-        return self._cold.statistics
+        return self._checkpoints.statistics if self._checkpoints.is_enabled else self._cold.statistics
 
     # -- sequences ------------------------------------------------------------------------------
 
@@ -82,7 +92,9 @@ class KvMemory:
 
     def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
         """What is there for all tokens that a sequence knows, or is being computed by one of
-        `leader_ids`."""
+        `leader_ids`. Nothing for one that needs the logits of its prompt, or no cells at all."""
+        if sequence.is_scoring or not sequence.max_tokens:
+            return PrefixMatch()
         return self._cache.find(
             sequence.request.cache_namespace,
             sequence.first(sequence.num_tokens),
@@ -124,7 +136,7 @@ class KvMemory:
     def resync(self, sequence: Sequence) -> None:
         """After a step that was applied in part: positions in the next batch must follow those in the cells,
         or llama.cpp refuses it."""
-        num_kept = self.rewind(sequence.sequence_id, sequence.num_tokens - 1)
+        num_kept = self.rewind(sequence.sequence_id, sequence.max_kept)
         if uncut(sequence, num_kept) < num_kept:
             num_kept = self.rewind(sequence.sequence_id, uncut(sequence, num_kept))
         sequence.resync(num_kept)
@@ -140,6 +152,10 @@ class KvMemory:
         they would crowd out everybody else's."""
         sequence_id, num_tokens = sequence.sequence_id, sequence.num_computed
         self._cold.note_retention(sequence_id, sequence.request.cache_retention)
+        if has_failed:
+            self._checkpoints.drop(sequence)
+        else:
+            self._checkpoints.leave(sequence)
         if sequence.request.sibling_group:
             num_tokens = min(num_tokens, sequence.num_prompt_tokens)
         computed = None if has_failed else sequence.first(num_tokens)
@@ -158,6 +174,7 @@ class KvMemory:
             self._cold.note_retention(sequence.sequence_id, sequence.request.cache_retention)
             self._cold.save(sequence.sequence_id, sequence.request.cache_namespace, computed)
             self._cold.forget(sequence.sequence_id)
+            self._checkpoints.leave(sequence)
         self.rewind(sequence.sequence_id, 0)
 
     # -- outside of the cells -------------------------------------------------------------------
@@ -165,14 +182,19 @@ class KvMemory:
     def begin_restore(self, sequence: Sequence) -> bool:
         """Let a sequence that has begun get what is kept of its other tokens outside of the cells, in
         the steps to come (its `num_to_restore` says so); False where that is not worth it."""
-        return self._cold.begin(sequence)
+        if sequence.is_scoring or not sequence.max_tokens:
+            return False
+        return self._cold.begin(sequence) or self._checkpoints.begin(sequence)
 
     def copy_states(self, *, has_streams: bool) -> list[Sequence]:
         """A step's share of copying: to those who wait for it, else out of entries that may have to go
         soon. Returns those who have got what there was."""
+        self._budget.begin_step(has_streams=has_streams)
+        if self._checkpoints.is_enabled:
+            self._checkpoints.save_where_due()
+            return self._checkpoints.restore(make_room=self._has_room_for, grow=self._cache.grow)
         if not self._cold.is_enabled:
             return []
-        self._cold.begin_step(has_streams=has_streams)
         done = self._cold.restore(make_room=self._has_room_for, grow=self._cache.grow)
         if not self._cold.is_busy and self._cache.is_nearly_full:
             self._save_coldest()
@@ -181,11 +203,9 @@ class KvMemory:
     def save_idle(self) -> bool:
         """Nobody computes anything: a step's share of copying whatever may have to go some day. False
         where there was nothing to do."""
-        if not self._cold.is_enabled:
-            return False
-        if not self._cold.is_busy:
+        if self._cold.is_enabled and not self._cold.is_busy:
             self._save_coldest()
-        return self._cold.is_busy
+        return self._cold.is_busy or self._checkpoints.is_busy
 
     def _save_coldest(self) -> None:
         for entry in self._cache.coldest():
@@ -220,6 +240,7 @@ class KvMemory:
         """Forget everything without asking the runner, which is about to be freed as a whole."""
         self._cache = self._make_cache()
         self._cold.clear()
+        self._checkpoints.clear()
 
     def _free(self, sequence_ids: Iterable[int]) -> None:
         for sequence_id in sequence_ids:
@@ -230,9 +251,11 @@ class KvMemory:
         """Raise AssertionError unless the books agree with themselves and with what runs."""
         self._cache.check_integrity()
         self._cold.check_integrity(self._cache.sequence_ids)
+        self._checkpoints.check_integrity()
         for sequence in sequences:
             if self._cache.length(sequence.sequence_id) != sequence.num_computed:
                 raise AssertionError(f"{sequence!r} does not hold so many cells: {self!r}")
 
     def __repr__(self) -> str:
-        return f"<KvMemory {self.num_cells_running} cells running, {self._cache!r}, {self._cold!r}>"
+        kept = self._checkpoints if self._checkpoints.is_enabled else self._cold
+        return f"<KvMemory {self.num_cells_running} cells running, {self._cache!r}, {kept!r}>"

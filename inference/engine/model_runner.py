@@ -29,6 +29,11 @@ class ModelRunner(Protocol):
         ...
 
     @property
+    def max_outputs(self) -> int:
+        """Rows of logits that a batch may have; at least one."""
+        ...
+
+    @property
     def end_token_ids(self) -> frozenset[int]:
         """The tokens with which the model ends an answer."""
         ...
@@ -72,7 +77,8 @@ class ModelRunner(Protocol):
 
     @property
     def num_piece_tokens(self) -> int:
-        """Tokens of the parts in which states can be saved and loaded; 0 where they cannot."""
+        """Tokens of the parts in which states can be saved and loaded; 0 where they cannot. Where prefixes
+        cannot be shared, states are saved and loaded as a whole, from the first token to the last."""
         ...
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:

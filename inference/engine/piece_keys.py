@@ -34,6 +34,10 @@ class PieceKeys:
             keys.append(key)
         return keys
 
+    def whole(self, namespace: str, token_ids: TokenArray) -> bytes:
+        """The key of a state of all these tokens (int32), which is in no chain."""
+        return self._digest(self._digest(b"whole", namespace.encode()), token_ids.tobytes())
+
     def _digest(self, before: bytes, content: bytes) -> bytes:
-        # The part before has one of two lengths, and never the same one in the same place.
+        # Each is made either of a word and a namespace, or of a digest and tokens. No word begins another.
         return blake2b(before + content, key=self._secret, digest_size=KEY_BYTES).digest()

@@ -58,6 +58,9 @@ class StepPlan:
     With `embeddings` (float32, one row for each token) these are computed instead of what the ids
     stand for; all of a batch or none of it. Without `is_causal` its tokens see those behind them, too.
     `places` (int32, 4 rows) are theirs in models that have them in a plane, instead of `positions`.
+
+    Behind each of its last `num_scored` rows the prompt goes on, and it is asked how likely that was; such a
+    batch has one chunk of one prompt, and nothing is drawn.
     """
 
     token_ids: TokenArray
@@ -71,6 +74,7 @@ class StepPlan:
     is_causal: bool = True
     places: PlaceArray | None = None
     drafted: tuple[DraftedDecode, ...] = ()
+    num_scored: int = 0
 
     @classmethod
     def build(cls, decoding: list[Sequence], prefills: list[PrefillChunk]) -> StepPlan:
@@ -132,6 +136,17 @@ class StepPlan:
             drafted=tuple(drafted),
         )
 
+    @classmethod
+    def build_scored(cls, sequence: Sequence, max_tokens: int) -> StepPlan:
+        """The next tokens of a prompt that is to be scored, up to its last one, whose row is drawn from.
+        Computed again after a preemption, it is not scored again."""
+        begin = sequence.num_computed
+        end = min(begin + max_tokens, sequence.num_prompt_tokens - 1)
+        plan = cls.build([], [PrefillChunk(sequence, end - begin, is_last=False)])
+        num_scored = max(0, end - max(begin, sequence.num_scored - 1))
+        plan.is_output[end - begin - num_scored :] = 1
+        return replace(plan, num_scored=num_scored)
+
     def is_for(self, decoding: list[Sequence]) -> bool:
         """Whether these sequences, and nothing else, are what it computes: then `repeat` will do."""
         return not self.prefills and self.decoding == tuple(decoding)
@@ -153,8 +168,8 @@ class StepPlan:
 
     @property
     def num_outputs(self) -> int:
-        """Rows of logits: one for each of `outputs`, then all rows of `drafted`."""
-        return len(self.outputs) + sum([one.num_rows for one in self.drafted])
+        """Rows of logits: one for each of `outputs`, then all rows of `drafted`; or those that are scored."""
+        return len(self.outputs) + self.num_scored + sum([one.num_rows for one in self.drafted])
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
@@ -200,7 +215,8 @@ class StepResult:
     tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
     `runs[j]` came of `plan.drafted[j]`.
     `compute_s` of the time were in the model, the rest went to drawing. Where `is_memory_lost`, the batch
-    has taken everybody's cells with it, also of sequences that had no part in it.
+    has taken everybody's cells with it, also of sequences that had no part in it. `scores` are those of the
+    tokens behind the scored rows.
     """
 
     outcome: StepOutcome
@@ -212,6 +228,7 @@ class StepResult:
     runs: tuple[DrawnRun, ...] = ()
     compute_s: float = 0.0
     is_memory_lost: bool = False
+    scores: tuple[TokenLogprobs, ...] = ()
 
 
 NOTHING_DRAWN = -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from inference.engine.config import EngineConfig
 from inference.engine.drafting.speculation import Speculation
+from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import PrefillChunk, StepPlan
 from inference.engine.sequence import (
@@ -29,7 +30,8 @@ class Scheduler:
     """The sequences that hold a lane, oldest first, and the rules of a step.
 
     Embeddings of pictures and sounds are computed in steps of their own, every second one while there
-    is anything else to do, by the same rules.
+    is anything else to do, by the same rules. So are prompts whose own tokens are to be scored, one at a
+    time and as many tokens as there are rows of logits.
 
     Prompts are served shortest remainder first, which gives the lowest mean time to first token,
     but a quarter of the budget goes to the oldest, so that a long prompt of n tokens is computed
@@ -42,9 +44,10 @@ class Scheduler:
     """
 
     def __init__(
-        self, config: EngineConfig, *, num_cells: int, pacer: PrefillPacer, speculation: Speculation
+        self, config: EngineConfig, runner: ModelRunner, pacer: PrefillPacer, speculation: Speculation
     ) -> None:
-        self._num_cells = num_cells
+        self._num_cells = runner.num_cells
+        self._max_outputs = runner.max_outputs
         self._max_batch_tokens = config.max_batch_tokens
         self._resume_headroom_tokens = config.resume_headroom_tokens
         self._pacer = pacer
@@ -53,6 +56,7 @@ class Scheduler:
         self._num_preempted = 0
         self._last_plan: StepPlan | None = None
         self._was_media = False
+        self._was_scoring = False
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -65,10 +69,12 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         self._sequences.append(sequence)
+        self._speculation.add(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take an ended sequence out; `sequence.end()` is for its owner to call, before or after."""
         self._sequences.remove(sequence)
+        self._speculation.remove(sequence)
         self._last_plan = None  # which holds on to it
         self._num_preempted = sum([other.state is PREEMPTED for other in self._sequences])
 
@@ -88,6 +94,11 @@ class Scheduler:
                 return plan_media(media, self._pacer.budget(len(decoding)))
             if media:
                 waiting = [sequence for sequence in waiting if media_run(sequence) is None]
+            scoring = [sequence for sequence in waiting if sequence.is_scoring]
+            if scoring and self._is_scoring_due(has_others=bool(decoding) or len(scoring) < len(waiting)):
+                return self._plan_scored(scoring[0], len(decoding))
+            if scoring:
+                waiting = [sequence for sequence in waiting if not sequence.is_scoring]
             prefills = share(waiting, self._pacer.budget(len(decoding)))
         if not decoding and not prefills:
             return None
@@ -107,12 +118,22 @@ class Scheduler:
         self._was_media = not (self._was_media and has_others)
         return self._was_media
 
+    def _is_scoring_due(self, *, has_others: bool) -> bool:
+        """The other steps are for all others."""
+        self._was_scoring = not (self._was_scoring and has_others)
+        return self._was_scoring
+
+    def _plan_scored(self, sequence: Sequence, num_decodes: int) -> StepPlan:
+        return StepPlan.build_scored(sequence, min(self._max_outputs, self._pacer.budget(num_decodes)))
+
     def plan_one(self, sequence: Sequence) -> StepPlan:
         """A batch for one sequence alone: how a failed step finds out whose fault it was."""
         if sequence.state is DECODING:
             return StepPlan.build([sequence], [])
         if media_run(sequence) is not None:
             return plan_media([sequence], self._max_batch_tokens)
+        if sequence.is_scoring:
+            return self._plan_scored(sequence, 0)
         return StepPlan.build([], share([sequence], self._max_batch_tokens))
 
     @property

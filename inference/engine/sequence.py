@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.domain.admission import EventSink, Grant, Submission
-from inference.domain.events import Signals
+from inference.domain.events import PromptScores, Signals
+from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.lanes import Lane
@@ -73,12 +74,14 @@ class Sequence:
         "lane",
         "leader",
         "max_tokens",
+        "next_place",
         "num_awaited",
         "num_computed",
         "num_preemptions",
         "num_promised",
         "num_prompt_tokens",
         "num_saved_positions",
+        "num_scored",
         "num_to_restore",
         "order",
         "request",
@@ -112,10 +115,14 @@ class Sequence:
         self.max_tokens = request.max_tokens
         self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
+        # Tokens of the prompt that are known to be as likely as they are, or of which nobody asks that.
+        self.num_scored = self.num_prompt_tokens if request.num_prompt_logprobs is None else 1
         self.num_preemptions = 0
         # How many of its tokens will have cells once their state is copied back; until then, or where
         # that ends earlier (then it is 0), it stands still.
         self.num_to_restore = 0
+        # A batch is to end at so many of its tokens, where its state is copied (checkpoints.py); 0: none.
+        self.next_place = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         self._generated: list[int] = []
@@ -132,6 +139,23 @@ class Sequence:
     def num_remaining(self) -> int:
         """Tokens that are known and not computed yet; never 0 in a live sequence."""
         return self.num_tokens - self.num_computed
+
+    @property
+    def num_text_tokens(self) -> int:
+        """How many of its tokens come before the first picture or sound."""
+        media = self.request.media
+        return media[0].start if media else self.num_tokens
+
+    @property
+    def is_scoring(self) -> bool:
+        """Somebody asks how likely its prompt is, and not all of that is known."""
+        return self.num_scored < self.num_prompt_tokens
+
+    @property
+    def max_kept(self) -> int:
+        """Tokens whose cells are of use after a step of which nothing came: the logits behind others of them
+        are still needed."""
+        return (self.num_scored if self.is_scoring else self.num_tokens) - 1
 
     @property
     def last_token_id(self) -> int:
@@ -230,6 +254,11 @@ class Sequence:
         self._generated += token_ids
         self.state = self._running_state
         return len(self._generated)
+
+    def score(self, scores: tuple[TokenLogprobs, ...], now_ts: float) -> PromptScores:
+        """The next tokens of its prompt are known to be so likely."""
+        self.num_scored += len(scores)
+        return PromptScores(scores, now_ts)
 
     def observe(self, measured: TokenSignal | None, now_ts: float) -> Signals | None:
         """Its last token was drawn as sure as was `measured`: what is to be told of that."""

@@ -23,7 +23,9 @@ def media_run(sequence: Sequence) -> MediaRun | None:
 
 def num_alike(sequence: Sequence) -> int:
     """How many of the tokens to compute may be in one batch: all, up to where embeddings begin or
-    end. llama.cpp takes a batch of tokens or one of embeddings."""
+    end, since llama.cpp takes a batch of tokens or one of embeddings, or where its state is copied."""
+    if sequence.next_place > sequence.num_computed:
+        return sequence.next_place - sequence.num_computed
     for run in sequence.request.media:
         if sequence.num_computed < run.end:
             border = run.start if sequence.num_computed < run.start else run.end

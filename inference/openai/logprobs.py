@@ -19,20 +19,20 @@ def chat_logprobs(tokens: Sequence[ScoredToken]) -> dict[str, object]:
 def completion_logprobs(tokens: Sequence[ScoredToken]) -> dict[str, object]:
     """`logprobs` of a completion's choice: four lists of equal length.
 
-    `top_logprobs` holds the drawn token too, so it may have one more than were asked for.
+    `top_logprobs` holds the drawn token too, so it may have one more than were asked for. Of a token of
+    which nothing is known both are null, as OpenAI has it.
     """
     return {
         "tokens": [_completion_text(token) for token in tokens],
         "token_logprobs": [token.logprob for token in tokens],
-        "top_logprobs": [
-            {
-                **{_completion_text(likely): likely.logprob for likely in token.top},
-                _completion_text(token): token.logprob,
-            }
-            for token in tokens
-        ],
+        "top_logprobs": [None if token.logprob is None else _likely(token) for token in tokens],
         "text_offset": [token.offset for token in tokens],
     }
+
+
+def _likely(token: ScoredToken) -> dict[str, float | None]:
+    likely: dict[str, float | None] = {_completion_text(one): one.logprob for one in token.top}
+    return {**likely, _completion_text(token): token.logprob}
 
 
 def _chat_token(token: ScoredToken | LikelyToken) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """Parameters that we know and do not serve: which values of them change nothing, and a no to the rest.
 
-A parameter that is silently dropped turns a benchmark into noise (echo, n_probs) or an answer
-into one that the caller did not ask for (n, modalities). A value that asks for nothing
-is another matter: SDKs send `n: 1`, `best_of: 1` and `echo: false` all day. So each parameter
+A parameter that is silently dropped turns a benchmark into noise (n_probs) or an answer
+into one that the caller did not ask for (modalities). A value that asks for nothing
+is another matter: SDKs send `best_of: 1` and `echo: false` all day. So each parameter
 here has its neutral values; anything else is refused by name.
 """
 
@@ -19,6 +19,7 @@ MAX_METADATA_KEY_CHARS = 64
 MAX_METADATA_VALUE_CHARS = 512
 MAX_LABEL_CHARS = 512
 MAX_SAFETY_IDENTIFIER_CHARS = 64  # OpenAI's
+MAX_CHOICES = 128  # OpenAI's
 
 SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
 VERBOSITIES = ("low", "medium", "high")
@@ -59,8 +60,6 @@ _HARMLESS_NUMBER = Refusal(_any_number)
 
 # What other servers define for both endpoints (llama.cpp, vLLM and their kin).
 _BOTH: Mapping[str, Refusal] = {
-    "n": Refusal(_number(1)),
-    "best_of": Refusal(_number(1)),
     "guided_json": Refusal(_never, "Use 'structured_outputs'."),
     "guided_regex": Refusal(_never, "Use 'structured_outputs'."),
     "guided_choice": Refusal(_never, "Use 'structured_outputs'."),
@@ -85,8 +84,12 @@ _BOTH: Mapping[str, Refusal] = {
     "image_data": _NOT_EMPTY_LIST,
 }
 
+# Of all that is one answer to one prompt.
+_ONE_CHOICE = Refusal(_number(1))
+
 CHAT_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
+    "best_of": _ONE_CHOICE,
     "functions": Refusal(_exactly([]), "Use 'tools'."),
     # With no functions in the request, both mean an ordinary answer.
     "function_call": Refusal(_exactly("none", "auto"), "Use 'tool_choice'."),
@@ -99,9 +102,10 @@ CHAT_REFUSALS: Mapping[str, Refusal] = {
     "echo": _NOT_FALSE,
 }
 
+RESPONSE_REFUSALS: Mapping[str, Refusal] = {**CHAT_REFUSALS, "n": _ONE_CHOICE}
+
 COMPLETION_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
-    "echo": _NOT_FALSE,
     "suffix": Refusal(_exactly("")),
     "top_logprobs": Refusal(_never, "Use 'logprobs'."),
     # Ignored, it would cut answers at 16 tokens and look like a bad model.
@@ -146,7 +150,7 @@ def check_refused(fields: Fields, refusals: Mapping[str, Refusal]) -> None:
     The kinds of `n` and `best_of` are checked first: 0 or "3" of them is wrong everywhere.
     """
     for name in ("n", "best_of"):
-        fields.integer(name, 1, 128)
+        fields.integer(name, 1, MAX_CHOICES)
     for name in fields.names():
         refusal = refusals.get(name)
         if refusal is None:

@@ -1,48 +1,63 @@
-"""The `prompt` of a completion: text, or token ids, alone or as the only item of a list."""
+"""The `prompt` of a completion: text or token ids, alone or as a list of either."""
 
 from __future__ import annotations
 
-from inference.domain.errors import InvalidRequest, UnsupportedParameter
-from inference.openai.fields import Fields
+from inference.domain.errors import InvalidRequest
+from inference.openai.fields import Fields, kind_of
+from inference.openai.protocol import Prompt
 
 # More ids than any context that we could serve, few enough to be checked in a moment.
 MAX_PROMPT_IDS = 1_048_576
+MAX_PROMPTS = 2048  # OpenAI's for its lists of inputs
 
 
-def parse_prompt(fields: Fields) -> str | tuple[int, ...]:
-    """Text that is not empty, or at least one token id that is not negative.
+def parse_prompts(fields: Fields) -> tuple[Prompt, ...]:
+    """At least one prompt: text that is not empty, or at least one token id that is not negative. Those of
+    a list are of one kind.
 
-    Whether an id is in the vocabulary is for the model's tokenizer to say. A list of several
-    prompts is refused: it would need several answers.
+    Whether an id is in the vocabulary is for the model's tokenizer to say. How many prompts can be
+    served at once depends on the model, too.
     """
     value = fields.take("prompt")
     if value is None:
         raise fields.missing("prompt")
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
-        value = value[0]
     if isinstance(value, str):
-        if not value:
-            raise fields.fail("prompt", "it must not be empty")
-        return value
+        return (_text(fields, "prompt", value),)
     if not isinstance(value, list):
-        raise fields.wrong_kind("prompt", "a string or an array of token ids", value)
-    return _token_ids(fields, value)
-
-
-def _token_ids(fields: Fields, values: list[object]) -> tuple[int, ...]:
-    if not values:
+        raise fields.wrong_kind("prompt", "a string, an array of strings or token ids", value)
+    if not value:
         raise fields.fail("prompt", "it must not be empty")
-    if isinstance(values[0], str | list):
-        raise UnsupportedParameter(
-            "'prompt' may hold one prompt only: send several requests for several prompts.", param="prompt"
-        )
+    kind = type(value[0])
+    if kind is not str and kind is not list:
+        return (_token_ids(fields, "prompt", value),)
+    if len(value) > MAX_PROMPTS:
+        raise fields.fail("prompt", f"it may hold at most {MAX_PROMPTS} prompts")
+    prompts: list[Prompt] = []
+    for index, one in enumerate(value):
+        name = "prompt" if len(value) == 1 else f"prompt[{index}]"
+        if type(one) is not kind:
+            expected = "a string" if kind is str else "an array of token ids"
+            raise fields.fail(name, f"expected {expected} like those before it, but got {kind_of(one)}")
+        prompts.append(_text(fields, name, one) if isinstance(one, str) else _token_ids(fields, name, one))
+    return tuple(prompts)
+
+
+def _text(fields: Fields, name: str, value: str) -> str:
+    if not value:
+        raise fields.fail(name, "it must not be empty")
+    return value
+
+
+def _token_ids(fields: Fields, name: str, values: list[object]) -> tuple[int, ...]:
+    if not values:
+        raise fields.fail(name, "it must not be empty")
     if len(values) > MAX_PROMPT_IDS:
         raise InvalidRequest(
-            f"Invalid 'prompt': it may hold at most {MAX_PROMPT_IDS} token ids.",
-            param="prompt",
+            f"Invalid '{name}': it may hold at most {MAX_PROMPT_IDS} token ids.",
+            param=name,
             code="context_length_exceeded",
         )
-    return check_token_ids(fields, "prompt", values)
+    return check_token_ids(fields, name, values)
 
 
 def check_token_ids(fields: Fields, name: str, values: list[object]) -> tuple[int, ...]:

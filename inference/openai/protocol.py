@@ -25,6 +25,9 @@ from inference.domain.tools import ToolUse
 _RANDOM_SEED_OF_LLAMA = 0xFFFF_FFFF
 
 MAX_INT32 = 2**31 - 1
+# Text, or token ids that may still lie outside the vocabulary (only the model's tokenizer can tell).
+# Neither is empty.
+Prompt = str | tuple[int, ...]
 # Without a word from anybody: chats end by themselves and may be long; completions are OpenAI's 16.
 DEFAULT_CHAT_TOKENS = 4096
 DEFAULT_COMPLETION_TOKENS = 16
@@ -66,6 +69,13 @@ def fold_seed(seed: int) -> int:
         return seed
     folded = zlib.crc32(seed.to_bytes(8, "little", signed=seed < 0))
     return folded if folded != _RANDOM_SEED_OF_LLAMA else folded - 1
+
+
+def choice_seed(seed: int | None, index: int) -> int | None:
+    """What a prompt's choice `index` draws from, where the request's own seed, folded, is `seed`: the seeds
+    behind it, as vLLM has it, so that a request for one answer with `seed` + `index` has the same. None,
+    fresh randomness, stays None."""
+    return None if seed is None else (seed + index) % _RANDOM_SEED_OF_LLAMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +148,7 @@ class OutputRequest:
     for logprobs at all. `timeout_s` can only lower the service's own limit.
     `constraint` is what the answer has to be, and `constraint_param` the field that says so; `says_form`
     is also true of requests that ask for plain text in so many words.
+    `num_choices` answers are wanted to each prompt.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
@@ -149,6 +160,7 @@ class OutputRequest:
     min_tokens: int = 0
     timeout_s: float | None = None
     num_top_logprobs: int | None = None
+    num_choices: int = 1
     is_stream: bool = False
     wants_usage: bool = False
     user: str | None = None
@@ -160,6 +172,20 @@ class OutputRequest:
     says_form: bool = False
     speculation: SpeculationChoice | None = None
     ignored_parameters: tuple[str, ...] = ()
+
+    @property
+    def num_prompts(self) -> int:
+        return 1
+
+    @property
+    def num_each(self) -> int:
+        """Answers that are generated to each prompt; never fewer than are sent."""
+        return self.num_choices
+
+    @property
+    def num_answers(self) -> int:
+        """Choices in the answer, those of the first prompt first."""
+        return self.num_prompts * self.num_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +214,19 @@ class ChatRequest(OutputRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest(OutputRequest):
-    """POST /v1/completions. The prompt is text, or token ids that may still lie outside the
-    vocabulary (only the model's tokenizer can tell); neither is empty."""
+    """POST /v1/completions. Of each prompt in `prompts`, of which there is at least one, `best_of` answers
+    are generated, and the best `num_choices` of them sent. With `is_echo` each begins with its prompt, and
+    `max_tokens` may be 0. `suffix` is what comes behind the answer: it is to fit in between."""
 
-    prompt: str | tuple[int, ...]
+    prompts: tuple[Prompt, ...]
+    best_of: int = 1
+    is_echo: bool = False
+    suffix: str | None = None
+
+    @property
+    def num_each(self) -> int:
+        return self.best_of
+
+    @property
+    def num_prompts(self) -> int:
+        return len(self.prompts)

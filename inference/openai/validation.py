@@ -23,12 +23,13 @@ from inference.openai.parameters import (
     CACHE_RETENTIONS,
     CHAT_REFUSALS,
     COMPLETION_REFUSALS,
+    MAX_CHOICES,
     MAX_LABEL_CHARS,
     check_harmless,
     check_refused,
     read_metadata,
 )
-from inference.openai.prompts import parse_prompt
+from inference.openai.prompts import parse_prompts
 from inference.openai.protocol import (
     MAX_INT32,
     ChatRequest,
@@ -67,12 +68,14 @@ def parse_chat_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
     max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
     max_completion_tokens = fields.integer("max_completion_tokens", 1, MAX_INT32)
     check_refused(fields, CHAT_REFUSALS)
+    num_choices = fields.integer("n", 1, MAX_CHOICES) or 1
     wants_raw_text = fields.boolean("skip_chat_parsing")
     shared = read_output(
         fields,
         model=model,
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
         num_top_logprobs=_chat_logprobs(fields),
+        num_choices=num_choices,
         ignored=ignored,
         strict_fields=strict_fields,
     )
@@ -100,8 +103,12 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     """Read the body of POST /v1/completions; errors and `strict_fields` as for chat."""
     fields = Fields(parse_object(body))
     model = read_model(fields)
-    prompt = parse_prompt(fields)
-    max_tokens = fields.integer("max_tokens", 1, MAX_INT32)
+    prompts = parse_prompts(fields)
+    num_choices = fields.integer("n", 1, MAX_CHOICES) or 1
+    best_of = _best_of(fields, num_choices)
+    is_echo = fields.boolean("echo") or False
+    # Nothing but the prompt and its scores: there is something to send, if it is to be sent.
+    max_tokens = fields.integer("max_tokens", 0 if is_echo else 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
     fields.choice("reasoning_effort", EFFORTS)  # both ask nothing of a completion
     fields.boolean("parallel_tool_calls")
@@ -110,10 +117,11 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
         model=model,
         max_tokens=max_tokens,
         num_top_logprobs=fields.integer("logprobs", 0, MAX_COMPLETION_LOGPROBS),
+        num_choices=num_choices,
         ignored=[],
         strict_fields=strict_fields,
     )
-    return CompletionRequest(prompt=prompt, **output_members(shared))
+    return CompletionRequest(prompts=prompts, best_of=best_of, is_echo=is_echo, **output_members(shared))
 
 
 def read_model(fields: Fields) -> str:
@@ -134,6 +142,7 @@ def read_output(
     num_top_logprobs: int | None,
     ignored: list[str],
     strict_fields: bool,
+    num_choices: int = 1,
 ) -> OutputRequest:
     """Read what both endpoints share; last, see what is left over."""
     is_stream = fields.boolean("stream") or False
@@ -149,6 +158,7 @@ def read_output(
         min_tokens=fields.integer("min_tokens", 0, MAX_INT32) or 0,
         timeout_s=fields.number("timeout_s", MIN_TIMEOUT_S, MAX_INT32),
         num_top_logprobs=num_top_logprobs,
+        num_choices=num_choices,
         is_stream=is_stream,
         wants_usage=wants_usage,
         user=fields.string("user", max_chars=MAX_LABEL_CHARS, is_label=True),
@@ -185,6 +195,18 @@ def _chat_logprobs(fields: Fields) -> int | None:
     if num_top is not None and not is_asked:
         raise fields.fail("top_logprobs", "it is only allowed when 'logprobs' is true")
     return (num_top or 0) if is_asked else None
+
+
+def _best_of(fields: Fields, num_choices: int) -> int:
+    """How many answers to generate to each prompt. Only when all are there the best ones are known."""
+    best_of = fields.integer("best_of", 1, MAX_CHOICES)
+    if best_of is None or best_of == num_choices:
+        return num_choices
+    if best_of < num_choices:
+        raise fields.fail("best_of", f"it must be at least 'n', which is {num_choices}")
+    if fields.boolean("stream"):
+        raise fields.fail("best_of", "results cannot be streamed when it is greater than 'n'")
+    return best_of
 
 
 def read_stop(fields: Fields) -> tuple[str, ...] | None:

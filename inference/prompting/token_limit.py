@@ -31,6 +31,6 @@ def check_text_fits(num_bytes: int, *, max_piece_bytes: int, max_request_tokens:
 def resolve_max_tokens(wanted: int, *, num_prompt_tokens: int, max_request_tokens: int) -> int:
     """The answer's limit: what is wanted, and never more than the context leaves.
 
-    At least 1; the prompt was found to fit before (`check_prompt_fits`).
+    At least 1 (0 where that was asked for); the prompt was found to fit before (`check_prompt_fits`).
     """
-    return max(1, min(wanted, max_request_tokens - num_prompt_tokens))
+    return max(min(wanted, 1), min(wanted, max_request_tokens - num_prompt_tokens))

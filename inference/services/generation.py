@@ -4,7 +4,8 @@
     small thread pool, since rendering and tokenizing hold the event loop too long) → constraint →
     max_tokens → limits → pictures and sounds encoded → entrance → GenerationStream
 
-The story is told here once for chat and completions, streamed or whole; the doors only render.
+The story is told here once for chat and completions, streamed or whole; the doors only render. Where
+several answers are wanted, the last steps are made for each of them, and an AnswerGroup comes out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.constraint import OutputConstraint
 from inference.domain.errors import InvalidRequest
 from inference.domain.media_run import MediaRun
@@ -23,15 +25,18 @@ from inference.openai.protocol import (
     ChatRequest,
     CompletionRequest,
     OutputRequest,
+    Prompt,
 )
-from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
 from inference.prompting.token_limit import resolve_max_tokens
+from inference.services.answer_group import AnswerGroup
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_prompts import chat_prompt
+from inference.services.choices import PromptPlan, check_num_answers, make_choices
+from inference.services.completion_prompts import completion_prompts
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
@@ -66,8 +71,9 @@ class GenerationService:
 
     async def start_chat(
         self, model: ServedModel, request: ChatRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         """Wait until a chat request has its lane."""
+        check_num_answers(request, max_answers=model.backend.max_requests)
         parts = [part for message in request.messages for part in message.media]
         model.media.check(parts)
         request = model.defaults.chat.fill(request)
@@ -95,39 +101,70 @@ class GenerationService:
             lifecycle,
             constraint=constraint,
         )
-        await _reserve(generation, caller)
+        await _reserve([generation], caller, request)
         if items:
             began_ts = time.monotonic()
             runs = await model.media.encode(items, prompt.media, user_id=caller.user_id)
             generation = replace(generation, media=runs)
             _note_media(lifecycle, began_ts, num_items=len(items), runs=runs)
-        reader = answer.reader(model)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
+        plan = PromptPlan(generation, lambda: answer.reader(model))
+        return await self._enter([plan], model, request, caller, lifecycle)
 
     async def start_completion(
         self, model: ServedModel, request: CompletionRequest, caller: Caller, lifecycle: RequestLifecycle
-    ) -> GenerationStream:
+    ) -> GenerationStream | AnswerGroup:
         """Wait until a completion has its lane."""
+        check_num_answers(request, max_answers=model.backend.max_requests)
         request = model.defaults.completion.fill(request, service_max_tokens=DEFAULT_COMPLETION_TOKENS)
-        num_bytes = text_bytes(request.prompt) if isinstance(request.prompt, str) else len(request.prompt)
+        num_bytes = max(map(_num_bytes, request.prompts))
         self._entrance.refuse_early(model, request, caller, lifecycle, num_prompt_bytes=num_bytes)
         times, began_ts = PromptTimes(), time.monotonic()
-        prompt = await self._prompt_pool.run(
-            caller.user_id, lambda: model.prompts.completion(request.prompt, times)
+        prompts = await self._prompt_pool.run(
+            caller.user_id, lambda: completion_prompts(model, request, times)
         )
-        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=len(prompt))
+        num_tokens = sum([len(prompt.token_ids) for prompt in prompts])
+        _note_prompt(lifecycle, times, began_ts, num_messages=0, num_tokens=num_tokens)
         constraint = await self._constraint(model, request, caller)
-        generation = self._generation(
+        plans: list[PromptPlan] = []
+        for prompt in prompts:
+            generation = self._generation(
+                model,
+                prompt.token_ids,
+                request,
+                caller,
+                lifecycle,
+                constraint=constraint,
+            )
+            if request.num_each > request.num_choices and request.num_top_logprobs is None:
+                # The best ones are told by how likely their tokens were.
+                generation = replace(generation, num_top_logprobs=0)
+            generation = replace(generation, num_prompt_logprobs=prompt.num_prompt_logprobs)
+            plans.append(PromptPlan(generation, prompt.reader, prompt.echo))
+        await _reserve([plan.generation for plan in plans], caller, request)
+        return await self._enter(plans, model, request, caller, lifecycle)
+
+    async def _enter(
+        self,
+        plans: Sequence[PromptPlan],
+        model: ServedModel,
+        request: OutputRequest,
+        caller: Caller,
+        lifecycle: RequestLifecycle,
+    ) -> GenerationStream | AnswerGroup:
+        """The only answer as it is, or all of them together."""
+        if len(plans) * request.num_each > 1:
+            choices = make_choices(plans, num_each=request.num_each, group=lifecycle.record_id)
+            return await self._entrance.enter_together(choices, model, request, caller, lifecycle)
+        (plan,) = plans
+        return await self._entrance.enter(
+            plan.generation,
             model,
-            prompt,
             request,
             caller,
             lifecycle,
-            constraint=constraint,
+            reader=plan.make_reader(),
+            echo=plan.make_echo(),
         )
-        await _reserve(generation, caller)
-        reader = _reader(model, request)
-        return await self._entrance.enter(generation, model, request, caller, lifecycle, reader=reader)
 
     def _generation(
         self,
@@ -167,6 +204,7 @@ class GenerationService:
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
             ),
+            cache_retention=CacheRetention(request.prompt_cache_retention or ""),
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
@@ -207,16 +245,6 @@ class GenerationService:
         )
 
 
-def _reader(model: ServedModel, request: CompletionRequest) -> AnswerReader:
-    """A completion is text and nothing else."""
-    return AnswerReader(
-        model.tokenizer,
-        stops=request.stop or (),
-        tracks_tokens=request.num_top_logprobs is not None,
-        min_tokens=request.min_tokens,
-    )
-
-
 def _note_prompt(
     lifecycle: RequestLifecycle, times: PromptTimes, began_ts: float, *, num_messages: int, num_tokens: int
 ) -> None:
@@ -237,11 +265,17 @@ def _note_media(
     lifecycle.note_phase(MediaEncoded(lifecycle.identity.request_id, elapsed_s, num_items, num_tokens))
 
 
-async def _reserve(generation: GenerationRequest, caller: Caller) -> None:
-    """Before admission: who is over its limits takes no place in the queue."""
+def _num_bytes(prompt: Prompt) -> int:
+    return text_bytes(prompt) if isinstance(prompt, str) else len(prompt)
+
+
+async def _reserve(generations: Sequence[GenerationRequest], caller: Caller, request: OutputRequest) -> None:
+    """Before admission: who is over its limits takes no place in the queue. Prompts are paid for once."""
     if caller.limit_gate is not None:
         await caller.limit_gate.reserve(
-            num_prompt_tokens=len(generation.prompt_token_ids), max_tokens=generation.max_tokens
+            num_prompt_tokens=sum([len(one.prompt_token_ids) for one in generations]),
+            max_tokens=max([one.max_tokens for one in generations]),
+            num_answers=len(generations) * request.num_each,
         )
 
 

@@ -11,11 +11,21 @@ from typing import Protocol
 
 from inference.domain.backend import GenerationHandle
 from inference.domain.errors import GenerationFailed
-from inference.domain.events import Event, Failed, Finished, FinishReason, Started, TokenBatch, Usage
+from inference.domain.events import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    PromptScores,
+    Started,
+    TokenBatch,
+    Usage,
+)
 from inference.domain.generation_result import GenerationResult
 from inference.domain.message_deltas import AnswerPart, MessageDelta
 from inference.domain.timings import Timings
 from inference.parsing.answer_reader import AnswerReader
+from inference.parsing.echoed_prompt import EchoedPrompt
 from inference.streaming.usage_meter import UsageMeter
 
 
@@ -33,6 +43,7 @@ class DeltaWriter(Protocol):
 
 class GenerationStream:
     """Owned by one task on the event loop: `started()`, then iterate `parts()`, and always `close()`.
+    With `echo` the answer begins with its prompt.
 
     `result` is set once `parts()` has ended. `close()` gives up what is not finished and may be
     called at any time, any number of times.
@@ -45,12 +56,14 @@ class GenerationStream:
         reader: AnswerReader,
         submitted_ts: float,
         meter: UsageMeter,
+        echo: EchoedPrompt | None = None,
     ) -> None:
         self._handle = handle
         self._events = aiter(handle)
         self._reader = reader
         self._submitted_ts = submitted_ts
         self._meter = meter
+        self._echo = echo
         self._result: GenerationResult | None = None
 
     @property
@@ -110,6 +123,9 @@ class GenerationStream:
         """Pieces of the answer until it ends. Raises what the engine failed with."""
         reason: FinishReason | None = None
         ended_ts = self._submitted_ts
+        echo = self._echo
+        if echo is not None:
+            yield echo.begin()
         while reason is None:
             event = await self._next_event()
             match event:
@@ -119,18 +135,21 @@ class GenerationStream:
                     if event.num_drafted:
                         self._meter.count_drafts(event)
                     if read.deltas or read.tokens:
-                        yield AnswerPart(read.deltas, read.tokens)
+                        tokens = read.tokens if echo is None else echo.shift(read.tokens)
+                        yield AnswerPart(read.deltas, tokens)
                     if read.is_ended:
                         # The engine may be decoding past the end already; that is thrown away.
                         reason, ended_ts = FinishReason.STOP, event.at_ts
                         self._handle.cancel()
                 case Finished():
                     reason, ended_ts = event.reason, event.at_ts
+                case PromptScores() if echo is not None:
+                    yield echo.score(event.logprobs)
                 case Started():
                     continue
         rest = self._reader.finish()
         if rest.deltas or rest.tokens:
-            yield AnswerPart(rest.deltas, rest.tokens)
+            yield AnswerPart(rest.deltas, rest.tokens if echo is None else echo.shift(rest.tokens))
         self._result = self._make_result(reason, ended_ts)
 
     def close(self) -> None:

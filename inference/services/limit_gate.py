@@ -72,10 +72,11 @@ class LimitGate:
         if self._standing.refusal is not None:
             raise refused(self._standing.refusal)
 
-    async def reserve(self, *, num_prompt_tokens: int, max_tokens: int) -> None:
-        """Take what the request is estimated to use. Raises RateLimitExceeded, InsufficientQuota or
+    async def reserve(self, *, num_prompt_tokens: int, max_tokens: int, num_answers: int = 1) -> None:
+        """Take what the request is estimated to use: its prompts once, and each of its answers, of up to
+        `max_tokens`. Raises RateLimitExceeded, InsufficientQuota or
         ServiceUnavailable."""
-        estimate = num_prompt_tokens + min(max_tokens, MAX_ESTIMATED_TOKENS)
+        estimate = num_prompt_tokens + num_answers * min(max_tokens, MAX_ESTIMATED_TOKENS)
         try:
             reservation = await self._desk.reserve(self._principal, num_tokens=estimate)
         except LimitExceeded as error:

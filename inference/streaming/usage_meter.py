@@ -62,3 +62,42 @@ class UsageMeter:
             cached_tokens=self.num_cached_tokens,
             reasoning_tokens=self.num_reasoning_tokens,
         )
+
+
+class SharedPrompt:
+    """A prompt that several answers continue, and that is paid for once."""
+
+    __slots__ = ("is_counted", "num_tokens")
+
+    def __init__(self, num_tokens: int) -> None:
+        self.num_tokens = num_tokens
+        self.is_counted = False
+
+
+class ChoiceMeter(UsageMeter):
+    """Of one of several answers to a request: what it counts is the `whole` request's, too.
+
+    Of a prompt that is shared, what was cached is what the first to start found: the others found what
+    that one computed.
+    """
+
+    __slots__ = ("_prompt", "_whole")
+
+    def __init__(self, whole: UsageMeter, prompt: SharedPrompt) -> None:
+        super().__init__()
+        self.num_prompt_tokens = prompt.num_tokens
+        self._whole = whole
+        self._prompt = prompt
+
+    def start(self, at_ts: float, *, num_cached_tokens: int) -> None:
+        super().start(at_ts, num_cached_tokens=num_cached_tokens)
+        whole, prompt = self._whole, self._prompt
+        if not prompt.is_counted:
+            prompt.is_counted = True
+            whole.num_cached_tokens += num_cached_tokens
+        if whole.started_ts is None:
+            whole.started_ts = at_ts
+
+    def count(self, num_tokens: int, at_ts: float, *, num_reasoning: int = 0) -> None:
+        super().count(num_tokens, at_ts, num_reasoning=num_reasoning)
+        self._whole.count(num_tokens, at_ts, num_reasoning=num_reasoning)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from inference.domain.admission_events import AdmissionEvent, LaneFreed, Rejected
+from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.telemetry.sink import SinkStatistics
@@ -63,6 +64,7 @@ class ModelGauges:
     total_accepted_tokens: int = 0
     total_failed_steps: int = 0
     total_integrity_faults: int = 0
+    cold: ColdPrefixStatistics = field(default_factory=ColdPrefixStatistics)
 
 
 class RequestMetrics:
@@ -212,11 +214,14 @@ def _gauge_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("skippy_kv_cells_used", "KV cells of running requests.", now.num_cells_used),
         ("skippy_kv_cells_cached", "KV cells kept for later prompts only.", now.num_cells_cached),
         ("skippy_reserved_tokens", "Tokens that admitted requests may still need.", now.num_reserved_tokens),
+        ("skippy_host_cache_bytes", "KV state in host memory.", now.cold.num_bytes),
+        ("skippy_host_cache_max_bytes", "KV state that may be there.", now.cold.max_bytes),
+        ("skippy_host_cache_pieces", "Parts of KV state in host memory.", now.cold.num_pieces),
     )
 
 
 def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
-    queried = now.total_prefill_tokens + now.total_hit_tokens
+    queried, cold = now.total_prefill_tokens + now.total_hit_tokens, now.cold
     return (
         ("vllm:num_preemptions", "Requests that gave up their cells.", now.total_preemptions),
         ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", queried),
@@ -226,4 +231,11 @@ def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("skippy_engine_steps", "Steps of the engine.", now.total_steps),
         ("skippy_engine_failed_steps", "Steps that failed.", now.total_failed_steps),
         ("skippy_integrity_faults", "How often the books did not agree.", now.total_integrity_faults),
+        ("skippy_host_cache_restores", "Prompts that got KV state back.", cold.total_restores),
+        ("skippy_host_cache_restored_tokens", "Tokens of theirs.", cold.total_restored_tokens),
+        ("skippy_host_cache_restore_seconds", "Time of copying back.", cold.total_restore_s),
+        ("skippy_host_cache_saved_tokens", "Tokens whose KV state was copied.", cold.total_saved_tokens),
+        ("skippy_host_cache_save_seconds", "Time of copying it.", cold.total_save_s),
+        ("skippy_host_cache_failures", "KV state that was spoilt or refused.", cold.total_failures),
+        ("skippy_host_cache_evictions", "Parts of KV state that gave way.", cold.total_evictions),
     )

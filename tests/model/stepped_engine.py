@@ -62,6 +62,8 @@ class SteppedEngine:
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
         speculation: SpeculationRequest | None = None,
+        group: str = "",
+        num_prompt_logprobs: int | None = None,
     ) -> RecordingSink:
         if isinstance(prompt, str):
             prompt = tuple(self.model.tokenizer.tokenize(prompt, add_special=True, parse_special=True))
@@ -79,6 +81,8 @@ class SteppedEngine:
             constraint=constraint,
             media=media,
             speculation=speculation,
+            sibling_group=group,
+            num_prompt_logprobs=num_prompt_logprobs,
         )
         submission = Submission(request, sink, 0.0)
         self.submissions[name] = submission

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from inference.domain.events import FinishReason, TokenBatch
+from inference.domain.errors import GenerationFailed
+from inference.domain.events import Failed, Finished, FinishReason, TokenBatch
 from inference.engine.drafting.speculation import num_alike
 from inference.engine.kv_memory import KvMemory
 from inference.engine.plan import NOTHING_DRAWN, DraftedDecode, DrawnRun
-
-
-@dataclass(frozen=True, slots=True)
-class DraftVerdict:
-    """The answer goes on with `token_ids`; then it ends for `reason`, if there is one, or has failed.
-    `logprobs` are as TokenBatch has them."""
-
-    batch: TokenBatch
-    reason: FinishReason | None
-    has_failed: bool
+from inference.engine.refusal import FAILED_MESSAGE
 
 
 def apply_run(
     drafted: DraftedDecode, run: DrawnRun, memory: KvMemory, end_token_ids: frozenset[int], now_ts: float
-) -> DraftVerdict:
+) -> tuple[TokenBatch, Finished | Failed | None]:
     """Add what was drawn to the sequence, and take the cells of rejected tokens out of the memory. All rows
-    of the draft have been computed."""
+    of the draft have been computed. What to tell of it: the new tokens, and the end, where it is one."""
     sequence = drafted.sequence
     last = run.token_ids[-1]
     is_said = last != NOTHING_DRAWN and last not in end_token_ids
@@ -40,11 +30,13 @@ def apply_run(
         num_kept = memory.rewind(sequence.sequence_id, sequence.num_computed)
         if num_kept < sequence.num_computed:
             sequence.resync(num_kept)
-    reason = None
-    if last in end_token_ids or run.is_ended:
-        reason = FinishReason.STOP
+    ending: Finished | Failed | None = None
+    if last == NOTHING_DRAWN:
+        ending = Failed(GenerationFailed(FAILED_MESSAGE), now_ts)
+    elif last in end_token_ids or run.is_ended:
+        ending = Finished(FinishReason.STOP, now_ts)
     elif num_generated >= sequence.max_tokens:
-        reason = FinishReason.LENGTH
+        ending = Finished(FinishReason.LENGTH, now_ts)
     batch = TokenBatch(
         token_ids,
         now_ts,
@@ -52,4 +44,4 @@ def apply_run(
         num_drafted=len(drafted.token_ids),
         num_accepted=num_alike(drafted.token_ids, run.token_ids),
     )
-    return DraftVerdict(batch, reason, last == NOTHING_DRAWN)
+    return batch, ending

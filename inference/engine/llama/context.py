@@ -59,15 +59,19 @@ class LlamaContext:
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(
             model.pointer
         )
-        num_sequences = config.num_lanes if has_state else config.num_sequences
+        # Tokens that layers with a sliding window see back; 0: there are none.
+        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
+        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
+        is_whole = has_state or self.keeps_window_only
+        num_sequences = config.num_lanes if is_whole else config.num_sequences
         # Parts of a sequence's state come and go through one that nobody else knows.
-        self.scratch_id = num_sequences if config.has_scratch_sequence and not has_state else -1
+        self.scratch_id = num_sequences if config.has_scratch_sequence and not is_whole else -1
         num_sequences += self.scratch_id >= 0
-        max_outputs = num_sequences if has_state else max(config.max_outputs, num_sequences)
+        max_outputs = num_sequences if has_state else max(num_sequences, config.max_outputs)
         params = context_params(config, num_sequences, max_outputs)
         self._model = model
         self._num_sequences = num_sequences
-        self._max_outputs = max_outputs
+        self.max_outputs = max_outputs
         self._stop_flag, params.abort_callback, params.abort_callback_data = make_stop_flag()
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_init_from_model(model.pointer, params)
@@ -90,9 +94,6 @@ class LlamaContext:
                 f"{model.path.name} keeps no context: it is not a model that generates text."
             )
         self._has_state: bool = has_state
-        # Tokens that layers with a sliding window see back; 0: there are none.
-        self._window: int = llama_cpp.llama_model_n_swa(model.pointer)
-        self.keeps_window_only: bool = self._window > 0 and not config.hardware.has_full_window
         self._num_vocabulary = model.tokenizer.num_tokens
         self.num_cells: int = llama_cpp.llama_n_ctx(pointer)
         self.max_batch_tokens: int = llama_cpp.llama_n_batch(pointer)
@@ -108,8 +109,8 @@ class LlamaContext:
         """Compute a batch and wait for it; the interpreter is free for other threads meanwhile."""
         if not 0 < batch.num_tokens <= self.max_batch_tokens:
             raise ValueError(f"{batch.num_tokens} tokens, at most {self.max_batch_tokens} fit a batch")
-        if batch.num_outputs > self._max_outputs:
-            raise ValueError(f"{batch.num_outputs} outputs, at most {self._max_outputs} fit a batch")
+        if batch.num_outputs > self.max_outputs:
+            raise ValueError(f"{batch.num_outputs} outputs, at most {self.max_outputs} fit a batch")
         pointer = self._pointer
         if batch.is_causal:
             status: int = llama_cpp.llama_decode(pointer, batch.struct)
@@ -139,15 +140,15 @@ class LlamaContext:
     def logits(self, num_outputs: int) -> LogitsArray:
         """Raw logits of the last batch, (num_outputs, vocabulary), one row for each wanted token in
         batch order. A writable view into llama.cpp's memory, valid until the next `decode`."""
-        if not 0 < num_outputs <= self._max_outputs:
-            raise ValueError(f"{num_outputs} rows of logits, at most {self._max_outputs}")
+        if not 0 < num_outputs <= self.max_outputs:
+            raise ValueError(f"{num_outputs} rows of logits, at most {self.max_outputs}")
         address: int | None = self._get_logits(self._pointer)
         if not address:
             raise RuntimeError("llama.cpp has no logits")
         if self._rows is None or address != self._rows_address:
             # The buffer has a row for every sequence at least, and moves only when it grows.
             rows = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
-            self._rows = np.ctypeslib.as_array(rows, (self._max_outputs, self._num_vocabulary))
+            self._rows = np.ctypeslib.as_array(rows, (self.max_outputs, self._num_vocabulary))
             self._rows_address = address
         return self._rows[:num_outputs]
 

@@ -45,6 +45,17 @@ class RawRow:
         return min(max(logit - self._log_total, MIN_LOGPROB), 0.0)
 
 
+def row_scores(
+    logits: NDArray[np.float32], token_ids: Sequence[int], num_top: int
+) -> tuple[TokenLogprobs, ...]:
+    """How likely each of these tokens was by its row of (rows, vocabulary). Raises ValueError where a row
+    holds no numbers."""
+    scores = [RawRow(row, num_top).of(token_id) for row, token_id in zip(logits, token_ids, strict=True)]
+    if any(math.isnan(score.logprob) for score in scores):
+        raise ValueError("logits that are no numbers")
+    return tuple(scores)
+
+
 def raw_rows(logits: NDArray[np.float32], nums_top: Sequence[int | None]) -> dict[int, RawRow]:
     """By row: those of (rows, vocabulary) whose caller asks (None does not)."""
     return {row: RawRow(logits[row], num) for row, num in enumerate(nums_top) if num is not None}

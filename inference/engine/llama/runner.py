@@ -7,6 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
+from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
 from inference.engine.config import EngineConfig
@@ -15,7 +16,7 @@ from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
 from inference.engine.llama.draft_check import draw_runs
 from inference.engine.llama.draft_model import LlamaDraftModel
-from inference.engine.llama.logprobs import raw_rows
+from inference.engine.llama.logprobs import raw_rows, row_scores
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
@@ -103,6 +104,10 @@ class LlamaRunner:
         return self._model.tokenizer.num_tokens
 
     @property
+    def max_outputs(self) -> int:
+        return self._context.max_outputs
+
+    @property
     def end_token_ids(self) -> frozenset[int]:
         return self._end_token_ids
 
@@ -154,6 +159,8 @@ class LlamaRunner:
             return StepResult(
                 _OUTCOMES.get(status, StepOutcome.FAILED), compute_s=compute_s, is_memory_lost=is_memory_lost
             )
+        if plan.num_scored:
+            return StepResult(StepOutcome.DONE, compute_s=compute_s, scores=self._score(plan))
         if not self._batch.num_outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
         logits = self._context.logits(self._batch.num_outputs)
@@ -172,6 +179,14 @@ class LlamaRunner:
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         ended = self._ended_rows() if self._constrained else frozenset()
         return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, runs, compute_s)
+
+    def _score(self, plan: StepPlan) -> tuple[TokenLogprobs, ...]:
+        """How likely the prompt's tokens were behind the scored rows."""
+        chunk = plan.prefills[0]
+        sequence, end = chunk.sequence, chunk.sequence.num_computed + chunk.num_tokens
+        token_ids = sequence.request.prompt_token_ids[end - plan.num_scored + 1 : end + 1]
+        logits = self._context.logits(plan.num_scored)
+        return row_scores(logits, token_ids, sequence.request.num_prompt_logprobs or 0)
 
     def _force(self, plan: StepPlan, token_ids: list[int]) -> dict[int, tuple[int, ...]]:
         """What alone can follow the tokens just drawn, where nobody wants to know how likely it was. A row
@@ -246,6 +261,9 @@ class LlamaRunner:
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         context, scratch_id = self._context, self._context.scratch_id
+        if not self._can_share_prefixes:
+            is_whole = begin == 0 and context.last_position(sequence_id) + 1 == end
+            return context.save(sequence_id) if is_whole else None
         if context.last_position(sequence_id) + 1 < end or not context.has_all_from(sequence_id, begin):
             return None
         # llama.cpp writes whole sequences: this one has the part as its whole.
@@ -258,6 +276,11 @@ class LlamaRunner:
     def load_state(self, sequence_id: int, begin: int, end: int, data: StateArray) -> bool:
         context, scratch_id = self._context, self._context.scratch_id
         if context.last_position(sequence_id) + 1 != begin:
+            return False
+        if not self._can_share_prefixes:
+            if context.load(sequence_id, data) and context.last_position(sequence_id) + 1 == end:
+                return True
+            context.remove(sequence_id)
             return False
         try:
             if not context.load(scratch_id, data) or context.last_position(scratch_id) + 1 < end:

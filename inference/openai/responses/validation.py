@@ -16,7 +16,7 @@ from inference.domain.messages import ChatMessage
 from inference.domain.tools import ToolSpec
 from inference.openai.fields import Fields
 from inference.openai.json_body import parse_object
-from inference.openai.parameters import CHAT_REFUSALS, VERBOSITIES, Refusal, check_refused
+from inference.openai.parameters import RESPONSE_REFUSALS, VERBOSITIES, Refusal, check_refused
 from inference.openai.protocol import MAX_INT32
 from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.responses.items import ItemReader, Items, input_items
@@ -35,7 +35,7 @@ _MAX_TOKENS = ("max_output_tokens", "max_completion_tokens", "max_tokens")
 
 _NEVER = Refusal(lambda value: False)
 _REFUSALS: Mapping[str, Refusal] = {
-    **CHAT_REFUSALS,
+    **RESPONSE_REFUSALS,
     "background": Refusal(lambda value: value is False),
     "conversation": _NEVER,
     "context_management": _NEVER,

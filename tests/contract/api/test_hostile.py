@@ -162,7 +162,7 @@ def test_long_stops_do_not_slow_each_token(live):
 
 def test_parameters_that_we_know_and_do_not_serve_are_named(live):
     refused = {
-        "n": 2,
+        "best_of": 2,
         "n_probs": 3,
         "functions": [{"name": "f"}],
         "modalities": ["text", "audio"],

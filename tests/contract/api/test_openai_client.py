@@ -111,7 +111,7 @@ def test_bad_requests_are_bad_request_errors_that_name_the_field(live):
         client.chat.completions.create(model=live.model, messages=[])
     assert refusal.value.param == "messages"
     with pytest.raises(openai.BadRequestError) as refusal:
-        client.chat.completions.create(model=live.model, messages=[{"role": "user", "content": "x"}], n=2)
+        client.chat.completions.create(model=live.model, messages=[{"role": "user", "content": "x"}], n=129)
     assert refusal.value.param == "n"
 
 

@@ -77,7 +77,7 @@ async def test_a_failure_within_a_stream_is_recorded_before_done(site):
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [(b"{", 400), (chat(model="other"), 404), (chat(n=3), 400), (b"x" * 1_000_001, 413)]
+    ("body", "status"), [(b"{", 400), (chat(model="other"), 404), (chat(n=129), 400), (b"x" * 1_000_001, 413)]
 )
 async def test_what_is_refused_after_authentication_is_opened_and_recorded_once(site, body, status):
     answer = await site.post(CHAT, body)

@@ -14,13 +14,14 @@ from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.errors import ServerOverloaded, SkippyError
-from inference.domain.events import Event, Failed, Finished, TokenBatch
+from inference.domain.events import Event, Failed, Finished, PromptScores, TokenBatch
+from inference.domain.logprobs import TokenLogprobs
 from inference.domain.media_run import MediaRun, media_token_ids
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
 from inference.domain.speculation import SpeculationMode, SpeculationRequest
 from inference.domain.timings import Timings
-from inference.engine.config import MIN_OUTPUTS, EngineConfig
+from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.drafting.draft_model import DraftModel
 from inference.engine.memory_plan import DeviceMemory
@@ -73,6 +74,7 @@ class ScriptedRunner:
     ) -> None:
         self.num_cells = num_cells
         self.num_vocabulary = VOCABULARY
+        self.max_outputs = 16
         self.end_token_ids = frozenset({END_TOKEN})
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
@@ -153,6 +155,12 @@ class ScriptedRunner:
         if self.num_used_cells + plan.num_tokens > self.num_cells:
             return StepResult(StepOutcome.NO_CELLS)
         self._apply(plan, plan.num_tokens)
+        if plan.num_scored:
+            chunk = plan.prefills[0]
+            end = chunk.sequence.num_computed + chunk.num_tokens
+            return StepResult(
+                StepOutcome.DONE, scores=self._scores(chunk.sequence.request, end, plan.num_scored)
+            )
         signals = {
             row: self.measure(one.request, self.num_drawn.get(one.request.request_id, 0))
             for row, one in enumerate(plan.outputs)
@@ -188,6 +196,11 @@ class ScriptedRunner:
                 break
         return DrawnRun(tuple(tokens), forced, is_ended=is_ended)
 
+    def _scores(self, request: GenerationRequest, end: int, num_scored: int) -> tuple[TokenLogprobs, ...]:
+        """Each token is as likely as its place and id say."""
+        places = range(end - num_scored + 1, end + 1)
+        return tuple([TokenLogprobs(score_of(place, request.prompt_token_ids[place])) for place in places])
+
     def _force(self, sequence: Sequence) -> tuple[int, ...]:
         request = sequence.request
         num_left = sequence.max_tokens - sequence.num_generated - 1
@@ -217,9 +230,14 @@ class ScriptedRunner:
             assert position == follows, f"position {position} of {sequence_id} does not follow {follows}"
             expected[sequence_id] = position + 1
         marked = plan.sequence_ids[plan.is_output.astype(bool)].tolist()
-        ids_of_drafts = [one.sequence.sequence_id for one in plan.drafted for _ in range(one.num_rows)]
-        assert marked == [sequence.sequence_id for sequence in plan.outputs] + ids_of_drafts
-        assert len(marked) == plan.num_outputs <= max(self.num_sequences, MIN_OUTPUTS)
+        if plan.num_scored:
+            assert len(plan.prefills) == 1
+            assert not plan.outputs
+            assert marked == [plan.prefills[0].sequence.sequence_id] * plan.num_scored
+        else:
+            ids_of_drafts = [one.sequence.sequence_id for one in plan.drafted for _ in range(one.num_rows)]
+            assert marked == [sequence.sequence_id for sequence in plan.outputs] + ids_of_drafts
+        assert len(marked) == plan.num_outputs <= self.max_outputs
         guesses = {one.sequence: one.token_ids for one in plan.drafted}
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
@@ -360,6 +378,7 @@ class FifoAdmission:
     """Both sides of admission without any rule but order."""
 
     def __init__(self) -> None:
+        self.max_requests = 64
         self.waiting: deque[Submission] = deque()
         self.grants: list[CountedGrant] = []
         self.closed_with: SkippyError | None = None
@@ -419,6 +438,11 @@ class RecordingSink:
         return [one for event in self.events if isinstance(event, TokenBatch) for one in event.token_ids]
 
     @property
+    def prompt_scores(self) -> list[float]:
+        scores = [one for event in self.events if isinstance(event, PromptScores) for one in event.logprobs]
+        return [one.logprob for one in scores]
+
+    @property
     def endings(self) -> list[Event]:
         return [event for event in self.events if isinstance(event, Finished | Failed)]
 
@@ -433,6 +457,7 @@ def make_request(
     signals: SignalRequest | None = None,
     max_draft_tokens: int = 0,
     group: str = "",
+    num_prompt_logprobs: int | None = None,
 ) -> GenerationRequest:
     """`prompt` is the token ids, or how many of them."""
     ids = tuple(10 + index % 900 for index in range(prompt)) if isinstance(prompt, int) else prompt
@@ -448,7 +473,13 @@ def make_request(
             SpeculationRequest(SpeculationMode.PROMPT_LOOKUP, max_draft_tokens) if max_draft_tokens else None
         ),
         sibling_group=group,
+        num_prompt_logprobs=num_prompt_logprobs,
     )
+
+
+def score_of(place: int, token_id: int) -> float:
+    """What the scripted runner says of a prompt's token."""
+    return -place - token_id / 1000
 
 
 def rows_of(token_ids: tuple[int, ...]) -> np.ndarray:

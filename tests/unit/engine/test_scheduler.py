@@ -29,7 +29,7 @@ class Bench:
         speculation = Speculation(
             runner, config, KvMemory(runner, config, now_ts=lambda: 0.0), DraftGovernor()
         )
-        self.scheduler = Scheduler(config, num_cells=num_cells, pacer=pacer, speculation=speculation)
+        self.scheduler = Scheduler(config, runner, pacer, speculation)
         self._lanes = LanePool(16)
         self._order = 0
 

@@ -7,7 +7,6 @@ from inference.openai.parameters import CHAT_REFUSALS, COMPLETION_REFUSALS
 from tests.unit.openai.bodies import chat, chat_refusal, completion, completion_refusal
 
 CHANGES_A_CHAT = [
-    ("n", 2),
     ("best_of", 2),
     ("functions", [{"name": "f"}]),
     ("jinja", False),
@@ -37,7 +36,7 @@ def test_a_parameter_that_would_change_the_answer_is_refused_by_name(name: str, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("suffix", "end"), ("echo", True), ("top_logprobs", 2), ("best_of", 3), ("n", 2)],
+    [("suffix", "end"), ("top_logprobs", 2)],
 )
 def test_the_same_for_completions(name: str, value: object) -> None:
     error = completion_refusal(**{name: value})

@@ -26,7 +26,8 @@ from inference.domain.message_deltas import (
     ToolCallEnd,
 )
 from inference.domain.timings import Timings
-from inference.openai.rendering import ChatRendering, CompletionRendering, timings_object
+from inference.openai.chunk_form import timings_object
+from inference.openai.rendering import ChatRendering, CompletionRendering
 
 SCHEMAS = Path(__file__).parents[2] / "schemas" / "openai.json"
 USAGE = Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=4, reasoning_tokens=2)

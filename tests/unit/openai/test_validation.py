@@ -5,6 +5,7 @@ import json
 import pytest
 
 from inference.domain.errors import InvalidRequest, UnsupportedParameter
+from inference.openai.protocol import choice_seed, fold_seed
 from inference.openai.validation import MAX_STOP_CHARS, parse_chat_request, parse_completion_request
 from tests.unit.openai.bodies import chat, chat_refusal, completion, completion_refusal, user
 
@@ -195,11 +196,13 @@ def test_flags_are_booleans(name: str) -> None:
 
 
 def test_completion_prompts() -> None:
-    assert completion(prompt="Once").prompt == "Once"
-    assert completion(prompt=" ").prompt == " "
-    assert completion(prompt=["Once"]).prompt == "Once"
-    assert completion(prompt=[1, 2, 3]).prompt == (1, 2, 3)
-    assert completion(prompt=[[1, 2, 3]]).prompt == (1, 2, 3)
+    assert completion(prompt="Once").prompts == ("Once",)
+    assert completion(prompt=" ").prompts == (" ",)
+    assert completion(prompt=["Once"]).prompts == ("Once",)
+    assert completion(prompt=["a", "b", "a"]).prompts == ("a", "b", "a")
+    assert completion(prompt=[1, 2, 3]).prompts == ((1, 2, 3),)
+    assert completion(prompt=[[1, 2, 3]]).prompts == ((1, 2, 3),)
+    assert completion(prompt=[[1, 2, 3], [4]]).prompts == ((1, 2, 3), (4,))
 
 
 @pytest.mark.parametrize(
@@ -209,11 +212,49 @@ def test_wrong_prompts(prompt: object) -> None:
     assert completion_refusal(prompt=prompt).param == "prompt"
 
 
-@pytest.mark.parametrize("prompt", [["a", "b"], [[1], [2]], ["", "x"]])
-def test_several_prompts_are_refused_as_unsupported(prompt: object) -> None:
-    error = completion_refusal(prompt=prompt)
-    assert isinstance(error, UnsupportedParameter)
-    assert error.param == "prompt"
+@pytest.mark.parametrize(
+    ("prompt", "param"),
+    [
+        (["", "x"], "prompt[0]"),
+        (["x", ""], "prompt[1]"),
+        (["x", [1]], "prompt[1]"),
+        (["x", 1], "prompt[1]"),
+        (["x", None], "prompt[1]"),
+        ([[1], "x"], "prompt[1]"),
+        ([[1], 2], "prompt[1]"),
+        ([[1], []], "prompt[1]"),
+        ([[1], [-1]], "prompt[1]"),
+        ([[1], ["x"]], "prompt[1]"),
+        ([[1], [[1]]], "prompt[1]"),
+        (["x"] * 2049, "prompt"),
+    ],
+)
+def test_a_wrong_one_of_several_prompts_is_named(prompt: object, param: str) -> None:
+    assert completion_refusal(prompt=prompt).param == param
+
+
+def test_how_many_answers() -> None:
+    assert (chat().num_choices, chat(n=None).num_choices, chat(n=128).num_choices) == (1, 1, 128)
+    assert (completion().num_choices, completion().best_of, completion().num_answers) == (1, 1, 1)
+    asked = completion(prompt=["a", "b"], n=2, best_of=5)
+    assert (asked.num_choices, asked.best_of, asked.num_answers) == (2, 5, 4)
+    assert completion(n=3).best_of == 3
+    assert completion(n=3, best_of=3, stream=True).best_of == 3
+
+
+@pytest.mark.parametrize("fields", [{"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}, {"best_of": 0}])
+def test_best_of_generates_at_least_n_and_is_not_streamed(fields: dict[str, object]) -> None:
+    assert completion_refusal(**fields).param == "best_of"
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 2, 2**32, -1, 2**63 - 1, -(2**63)])
+def test_choices_have_seeds_of_their_own(seed: int) -> None:
+    seeds = [choice_seed(fold_seed(seed), index) for index in range(128)]
+    assert seeds[0] == fold_seed(seed)
+    assert len(set(seeds)) == 128
+    if 0 <= seed < 2**31:
+        assert seeds == [fold_seed(seed + index) for index in range(128)]
+    assert choice_seed(None, 5) is None
 
 
 def test_unknown_fields_are_listed_in_a_form_that_fits_a_header() -> None:

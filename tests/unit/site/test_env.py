@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import get_args, get_type_hints
 
 import pytest
@@ -12,6 +13,7 @@ from inference.engine.hardware import (
     LoadMode,
     SplitMode,
 )
+from inference.engine.host_memory import default_host_cache_bytes
 from skippy_site.engine_settings import engine_config
 from skippy_site.env import Environment, EnvironmentProblem, read_environment, variable_name
 
@@ -188,11 +190,13 @@ def test_the_engine_gets_what_the_settings_say():
             "SKIPPY_LOAD_MODE": "mlock",
             "SKIPPY_SWA_FULL": "no",
             "SKIPPY_PREFIX_CACHE": "no",
+            "SKIPPY_HOST_CACHE_BYTES": "1000",
         }
     )
     config = engine_config(found)
 
     assert (config.num_lanes, config.num_cells, config.has_prefix_cache) == (4, 256, False)
+    assert config.host_cache_bytes == 1000
     assert (config.effective_threads, config.effective_batch_threads) == (2, 3)
     # A batch that is larger than the memory would be cut down behind the scheduler's back.
     assert (config.max_batch_tokens, config.max_ubatch_tokens) == (256, 64)
@@ -208,6 +212,11 @@ def test_the_engine_gets_what_the_settings_say():
     )
 
 
+def test_the_host_tier_has_a_size_of_the_machine_unless_one_is_given():
+    assert engine_config(read_environment({})).host_cache_bytes == default_host_cache_bytes()
+    assert engine_config(read_environment({"SKIPPY_HOST_CACHE_BYTES": "0"})).host_cache_bytes == 0
+
+
 def test_every_choice_of_a_setting_is_one_of_the_engine():
     hints = get_type_hints(Environment)
     assert set(get_args(hints["kv_type_k"])) == {one.value for one in KvType}
@@ -218,4 +227,5 @@ def test_every_choice_of_a_setting_is_one_of_the_engine():
 
 
 def test_without_settings_the_engine_has_its_own_defaults():
-    assert engine_config(read_environment({})) == EngineConfig()
+    own = replace(engine_config(read_environment({})), host_cache_bytes=0)
+    assert own == EngineConfig()

@@ -1,6 +1,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from inference.domain.admission_events import Rejected
+from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.outcomes import Outcome
 from inference.domain.rejection_reason import RejectionReason
 from inference.telemetry.prometheus import ModelGauges, RequestMetrics
@@ -54,6 +55,19 @@ def test_guessed_tokens_are_counted_under_the_names_of_vllm():
 
     assert found["vllm:spec_decode_num_draft_tokens_total", "tiny"] == 9
     assert found["vllm:spec_decode_num_accepted_tokens_total", "tiny"] == 7
+
+
+def test_what_is_kept_in_host_memory_is_told():
+    metrics = RequestMetrics(list)
+    cold = ColdPrefixStatistics(num_bytes=7, max_bytes=9, total_restores=2, total_restore_s=0.5)
+
+    found = samples(metrics, ModelGauges("tiny", True, cold=cold))
+
+    assert found["skippy_host_cache_bytes", "tiny"] == 7
+    assert found["skippy_host_cache_max_bytes", "tiny"] == 9
+    assert found["skippy_host_cache_restores_total", "tiny"] == 2
+    assert found["skippy_host_cache_restore_seconds_total", "tiny"] == 0.5
+    assert found["skippy_host_cache_failures_total", "tiny"] == 0
 
 
 def test_models_that_callers_make_up_make_no_series():
