@@ -161,12 +161,15 @@ class LocalEngineLoader:
 
         if model.pooling.can_generate and not order.settings.has_embeddings:
             return None
-        return EmbeddingClient(
+        embeddings = EmbeddingClient(
             lambda: LlamaEmbedder(model, order.config),
             model.embedding_sizes(order.config).description,
             clock=self._clock,
             is_busy=self._is_generating,
         )
+        # Also where the engine frees the model by itself, after a fault.
+        model.before_close(embeddings.begin_stop)
+        return embeddings
 
     def _is_generating(self) -> bool:
         """Whether anybody's answer is being computed, with whichever model of this loader."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,11 @@ import numpy as np
 import pytest
 from gguf import PoolingType
 
+from inference.domain.clock import SystemClock
+from inference.domain.embeddings import EmbeddingRequest
+from inference.domain.errors import ServiceUnavailable
 from inference.engine.config import EngineConfig
+from inference.engine.embedding_client import EmbeddingClient
 from inference.engine.llama import LlamaEmbedder, LlamaModel
 from inference.engine.load_error import ModelLoadError
 from tests.model.tiny_encoder import CONTEXT, write_tiny_encoder
@@ -46,6 +51,14 @@ def embedder(embedding_model: LlamaModel) -> Iterator[LlamaEmbedder]:
     made = LlamaEmbedder(embedding_model, CONFIG)
     yield made
     made.close()
+
+
+class Unmetered:
+    def started(self, at_ts: float) -> None:
+        """Nobody counts."""
+
+    def ended(self, num_tokens: int) -> None:
+        """Nobody counts."""
 
 
 def _ids(model: LlamaModel, text: str) -> tuple[int, ...]:
@@ -160,6 +173,20 @@ def test_a_model_outlives_its_context(tmp_path: Path) -> None:
 def test_a_model_that_names_its_pooling_generates_nothing(embedding_model: LlamaModel) -> None:
     generates = embedding_model.path.stem in ("causal, mean", "recurrent, mean")
     assert embedding_model.description("any").can_generate is generates
+
+
+async def test_a_model_that_is_freed_ends_its_embeddings_first(tmp_path: Path) -> None:
+    model = LlamaModel.load(write_tiny_encoder(tmp_path / "model.gguf"), CONFIG)
+    client = EmbeddingClient(
+        lambda: LlamaEmbedder(model, CONFIG), model.embedding_sizes(CONFIG).description, clock=SystemClock()
+    )
+    model.before_close(client.begin_stop)
+    request = EmbeddingRequest("r", (_ids(model, "sea"),) * 3)
+    assert (await client.embed(request, Unmetered())).shape[0] == 3
+    await asyncio.wait_for(asyncio.to_thread(model.close), 30)
+    assert model.is_closed and not client.is_loaded
+    with pytest.raises(ServiceUnavailable):
+        await client.embed(request, Unmetered())
 
 
 def test_damaged_sizes_are_an_error_of_loading(tmp_path: Path) -> None:

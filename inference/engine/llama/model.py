@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ class LlamaModel:
         self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
         self.pooling = read_pooling(self.metadata)
+        self._before_close: list[Callable[[], None]] = []
         self.window_tokens: int = llama_cpp.llama_model_n_swa(pointer)
         self.tokenizer = LlamaTokenizer(llama_cpp.llama_model_get_vocab(pointer), self.lifetime)
         self.fingerprint = _fingerprint(path)
@@ -174,8 +175,15 @@ class LlamaModel:
             can_generate=self.pooling.can_generate,
         )
 
+    def before_close(self, call: Callable[[], None]) -> None:
+        """Have `call` called when the model is to be freed, on whichever thread frees it, to end what still
+        uses it there: the weights wait for that."""
+        self._before_close.append(call)
+
     def close(self) -> None:
-        """Free the weights, once nobody tokenizes any more. Later calls do nothing."""
+        """Free the weights, once nobody tokenizes or embeds any more. Later calls do nothing."""
+        while self._before_close:
+            self._before_close.pop()()
         self.lifetime.close()
 
     @property
