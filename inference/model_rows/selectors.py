@@ -64,7 +64,8 @@ def model_row_named(name: str) -> ModelRow:
 
 
 def model_names_dangling() -> list[str]:
-    """Names to which keys, users or teams are held and which no model has: those open less than it seems."""
+    """Names to which keys, users or teams are held and which no model has, nor one of its adapters: those
+    open less than it seems."""
     named: set[str] = set()
     for rows in (ApiKey.objects.filter(revoked_at=None), UserPolicy.objects.all(), Team.objects.all()):
         for names in rows.exclude(allowed_models=[]).values_list("allowed_models", flat=True):
@@ -74,4 +75,8 @@ def model_names_dangling() -> list[str]:
             "name", flat=True
         )
     )
-    return sorted(name for name in named if canonical_model_id(name) not in known)
+    dangling = {name for name in named if canonical_model_id(name) not in known}
+    if dangling:
+        pairs = ModelName.objects.exclude(row__adapters=None).values_list("name", "row__adapters__name")
+        dangling -= {f"{name}:{adapter}" for name, adapter in pairs}
+    return sorted(dangling)

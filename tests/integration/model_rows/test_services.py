@@ -204,12 +204,12 @@ class TestNames:
                 model_row_named(name)
             assert len(refused.value.message) < 200
 
-    def test_names_that_no_model_has(self, make) -> None:
-        make("a", aliases=("b",))
+    def test_names_that_no_model_has(self, make, gguf) -> None:
+        make("a", aliases=("b",), adapters=(AdapterSettings(name="x", source=gguf),))
         ann = accounts.user_ensure(username="ann")
         accounts.api_key_create(user=ann, name="k", limits=Limits(allowed_models=("a", "c")))
-        accounts.team_create(name="t", limits=Limits(allowed_models=("b", "d")))
-        assert model_names_dangling() == ["c", "d"]
+        accounts.team_create(name="t", limits=Limits(allowed_models=("b", "b:x", "b:y", "d")))
+        assert model_names_dangling() == ["b:y", "c", "d"]
 
 
 class TestConstraints:
