@@ -19,7 +19,7 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.media_settings import MediaSettings
+from skippy_site.speculation_settings import DraftSettings
 from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,7 +32,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -41,10 +41,17 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
     port: Annotated[int, Meta(ge=1, le=65_535, description="port to listen at")] = 8000
     model: Annotated[
         str,
-        Meta(description="a GGUF file's path, or hf:org/repo/file.gguf; default: SmolLM2-135M-Instruct"),
+        Meta(
+            description="the first model: a GGUF file's path, or hf:org/repo/file.gguf; default: "
+            "SmolLM2-135M-Instruct. The first start makes it a row, and then rows hold (docs/models.md)"
+        ),
     ] = ""
     model_id: Annotated[
-        str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
+        str,
+        Meta(
+            max_length=200,
+            description="the first model's id, which clients send; default: from the file's name",
+        ),
     ] = ""
     max_requests_per_minute: Annotated[
         Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
@@ -74,6 +81,15 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             ge=1, le=65_536, description="tokens computed at once within a step; fewer need smaller buffers"
         ),
     ] = 512
+    embedding_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_048_576,
+            description="tokens of one text that is embedded, at most; 0: 2,048, and 8,192 for a model that "
+            "only embeds and may read a text in parts",
+        ),
+    ] = 0
     gpu_layers: Annotated[
         str,
         Meta(
@@ -130,6 +146,15 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
             "cells; 0: none, -1: a sixteenth of the machine's memory, 8 GiB at most",
         ),
     ] = -1
+    disk_cache_dir: Annotated[
+        str,
+        Meta(
+            description="a folder of its own, on a local disk, for what has no room there either; empty: none"
+        ),
+    ] = ""
+    disk_cache_bytes: Annotated[
+        int, Meta(ge=0, le=1 << 50, description="size of that folder, for each model")
+    ] = 8 * 1024 * 1024 * 1024
     shared_prefixes: Annotated[
         bool,
         Meta(
@@ -261,6 +286,7 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
         self.check_watching()
         self.check_chat()
         self.check_media()
+        _ = self.adapters
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):
@@ -270,6 +296,7 @@ class Environment(MediaSettings, frozen=True, kw_only=True, forbid_unknown_field
         for name, url in (("REDIS_URL", self.redis_url),):
             if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
+        self.check_speculation()
         engine_config(self)
 
     @property

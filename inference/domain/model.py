@@ -10,6 +10,7 @@ from pathlib import Path
 from inference.domain.embeddings import EmbeddingDescription
 from inference.domain.media import MediaKind
 from inference.domain.model_settings import ModelState
+from inference.domain.speculation import SpeculationMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class ModelDescription:
     `max_request_tokens` bounds prompt and answer of one request together: the smaller of the
     shared pool of KV cells and the context that the model was trained with. `media_kinds` is what it
     reads besides text. `embedding` None: it embeds nothing; without `can_generate` it does nothing else.
+    `speculation_modes` are the ways to draft its answers that it has, beside none.
     """
 
     id: str
@@ -38,19 +40,22 @@ class ModelDescription:
     media_kinds: frozenset[MediaKind] = frozenset()
     can_generate: bool = True
     embedding: EmbeddingDescription | None = None
+    speculation_modes: frozenset[SpeculationMode] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
     """A model as those see it who may use it, loaded or not. `description` is None while nothing is known of
     its file; `created` is then when the model was set up (seconds since 1970). `default_sampling` is what an
-    administrator says where requests for chats say nothing, which goes before what its file recommends."""
+    administrator says where requests for chats say nothing, which goes before what its file recommends.
+    `parent` is the id of the model that this is an adapter of."""
 
     id: str
     state: ModelState
     created: int
     description: ModelDescription | None = None
     default_sampling: Mapping[str, float] = field(default_factory=dict)
+    parent: str = ""
 
 
 _MAIN = re.compile(r"@main(?=:|\Z)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from enum import Enum
 
 import numpy as np
@@ -68,6 +69,7 @@ class Sequence:
     __slots__ = (
         "_generated",
         "_known",
+        "adapters",
         "grant",
         "is_announced",
         "lane",
@@ -85,6 +87,7 @@ class Sequence:
         "order",
         "request",
         "sequence_id",
+        "sibling_place",
         "sink",
         "state",
         "submission",
@@ -112,6 +115,7 @@ class Sequence:
         # By how much the position of a generated token is less than its number.
         self.num_saved_positions = sum([run.num_saved_positions for run in request.media])
         self.max_tokens = request.max_tokens
+        self.adapters = request.adapters
         self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
         # Tokens of the prompt that are known to be as likely as they are, or of which nobody asks that.
@@ -122,6 +126,8 @@ class Sequence:
         self.num_to_restore = 0
         # A batch is to end at so many of its tokens, where its state is copied (checkpoints.py); 0: none.
         self.next_place = 0
+        # And where others wait for all of it (kv_memory.py).
+        self.sibling_place = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         self._generated: list[int] = []
@@ -171,6 +177,17 @@ class Sequence:
             tail = self._generated[len(self._known) - self.num_prompt_tokens :]
             self._known = np.concatenate([self._known, np.array(tail, dtype=np.int32)])
         return self._known[:num_tokens]
+
+    @property
+    def num_left_to_generate(self) -> int:
+        return self.max_tokens - len(self._generated)
+
+    def known_from(self, begin: int, max_tokens: int) -> SequenceOf[int]:
+        """Its tokens from number `begin` on, at most `max_tokens`; what was generated comes by itself."""
+        num_prompt = self.num_prompt_tokens
+        if begin >= num_prompt:
+            return self._generated[begin - num_prompt : begin - num_prompt + max_tokens]
+        return self.request.prompt_token_ids[begin : begin + max_tokens]
 
     @property
     def num_until_due(self) -> int:
@@ -230,6 +247,15 @@ class Sequence:
         """These alone could follow the token that was drawn: they are computed with it in one go, as a
         prompt is. Returns how many were generated."""
         self._require(DECODING)
+        self._generated += token_ids
+        self.state = self._running_state
+        return len(self._generated)
+
+    def append_run(self, token_ids: tuple[int, ...], num_computed: int) -> int:
+        """These were drawn behind its last token and those of a draft, and so many of them all have their KV
+        in cells now. Returns how many were generated. Only one that ends may have nothing left."""
+        self._require(DECODING)
+        self.num_computed += num_computed
         self._generated += token_ids
         self.state = self._running_state
         return len(self._generated)

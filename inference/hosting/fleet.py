@@ -25,7 +25,7 @@ from inference.hosting.loaded_model import LoadedModel, ModelStatistics
 from inference.hosting.standing import Standing
 from inference.hosting.workshop import ModelSizes, ModelWorkshop
 from inference.services.model_access import models_of
-from inference.services.model_catalog import ModelCatalog
+from inference.services.model_catalog import FoundModel, MayUse, ModelCatalog
 
 _log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class Fleet:
         may_use = models_of(principal)
         if name is None:
             return self._models[self.catalog.default(may_use=may_use).row_id]
-        return self._models[self.catalog.model(name, may_use=may_use).row_id]
+        return self._models[self.catalog.model(name, may_use=may_use).settings.row_id]
 
     def id_of(self, name: str, principal: Principal) -> str:
         """The id of what a caller means by `name`; as it was said, where there is nothing of that name."""
@@ -207,17 +207,35 @@ class Fleet:
     async def acquire(self, name: str | None, principal: Principal, *, limit_s: float | None) -> ModelLease:
         """A lease of the model; one that loads on demand is waited for, at most `limit_s`. Raises as
         `find`, and ServiceUnavailable where the model is going, coming, or cannot be had."""
-        return await self.find(name, principal).acquire(limit_s=limit_s)
+        lease = await self.find(name, principal).acquire(limit_s=limit_s)
+        if name is not None:
+            try:
+                self._name_adapter(lease, name, models_of(principal))
+            except BaseException:
+                lease.release()
+                raise
+        return lease
+
+    def _name_adapter(self, lease: ModelLease, name: str, may_use: MayUse) -> None:
+        """Let the lease's model be the one that was named, where an adapter is in its name."""
+        found = self.catalog.model(name, may_use=may_use)
+        if found.adapter:
+            lease.model = lease.model.named(found.adapter, may_choose=may_use(found.settings))
 
     def listed(self, principal: Principal) -> list[ListedModel]:
         """What a caller may use. One that an operator has unloaded is none of it."""
-        rows = self.catalog.models(may_use=models_of(principal))
-        models = [self._models[row.row_id] for row in rows]
+        found = self.catalog.variants(may_use=models_of(principal))
+        listed = [(self._models[one.settings.row_id], one) for one in found]
         return [
-            model.listed
-            for model in models
+            _listed(model, one)
+            for model, one in listed
             if model.standing is not Standing.UNLOADED or model.state is ModelState.DRAINING
         ]
+
+    def listed_one(self, name: str, principal: Principal) -> ListedModel:
+        """One of them by any name. Raises as `find`."""
+        model = self.find(name, principal)
+        return _listed(model, self.catalog.model(name, may_use=models_of(principal)))
 
     # -- what is told of it -----------------------------------------------------------------------
 
@@ -231,6 +249,10 @@ class Fleet:
 
     def known_ids(self) -> list[str]:
         return [row.id for row in self.rows]
+
+    def recorded_ids(self) -> list[str]:
+        """What records may say of a request's model."""
+        return [found.id for found in self.catalog.variants()]
 
     def statuses(self) -> tuple[ModelStatus, ...]:
         return tuple([model.status for model in self._models.values()])
@@ -276,3 +298,9 @@ def _told_states(statuses: tuple[ModelStatus, ...] | None) -> list[tuple[object,
     if statuses is None:
         return None
     return [(one.row_id, one.state, one.revision, one.cause) for one in statuses]
+
+
+def _listed(model: HostedModel, found: FoundModel) -> ListedModel:
+    if not found.adapter:
+        return model.listed
+    return replace(model.listed, id=found.id, parent=found.settings.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
@@ -12,6 +13,7 @@ from inference.domain.events import Event
 from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest
+from inference.domain.speculation import SpeculationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.llama import LlamaModel, LlamaRunner
@@ -60,6 +62,8 @@ class SteppedEngine:
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
+        adapters: AdapterSet = (),
+        speculation: SpeculationRequest | None = None,
         group: str = "",
         num_prompt_logprobs: int | None = None,
     ) -> RecordingSink:
@@ -78,6 +82,8 @@ class SteppedEngine:
             signals=signals,
             constraint=constraint,
             media=media,
+            adapters=adapters,
+            speculation=speculation,
             sibling_group=group,
             num_prompt_logprobs=num_prompt_logprobs,
         )
