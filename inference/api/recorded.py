@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -70,6 +70,8 @@ class RecordedConsumer(ApiConsumer):
     methods = ("POST",)
     needs_scope = Scope.INFERENCE
     endpoint: ClassVar[str]
+    early_error: ClassVar[Callable[[SkippyError], bytes] | None] = None
+    """How a stream tells that it fails while it still waits for its model; None: as its wire always does."""
 
     def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
         super().__init__(**rest)
@@ -202,6 +204,7 @@ class RecordedConsumer(ApiConsumer):
                 self._runtime.fleet.find(asked.model, principal)
                 await limit_gate.check_spent()
                 if asked.is_stream:
+                    self.respond.error_event = self.early_error or self.respond.error_event
                     self._keep_alive(asked)
                 lease = await self._runtime.lease(asked.model, principal, timeout_s=asked.timeout_s)
                 with lease:

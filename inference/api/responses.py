@@ -18,7 +18,7 @@ from inference.domain.kept_answers import StoredResponse
 from inference.openai.json_text import json_bytes
 from inference.openai.responses.item_list import item_list_body, parse_item_query, said_items
 from inference.openai.responses.protocol import ResponseRequest
-from inference.openai.responses.rendering import ResponseRendering
+from inference.openai.responses.rendering import ResponseRendering, early_error
 from inference.openai.responses.validation import parse_response_request
 from inference.runtime import Runtime
 from inference.services.answer_group import AnswerGroup
@@ -51,6 +51,7 @@ class ResponsesConsumer(GeneratingConsumer):
     """Items in, items out; and where the key keeps text, an id to go on from."""
 
     endpoint = "responses"
+    early_error = staticmethod(early_error)
 
     async def read(self, request: HttpRequest) -> ResponseRequest:
         assert self.principal is not None

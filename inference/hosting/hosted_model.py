@@ -117,7 +117,7 @@ class HostedModel:
     @property
     def is_gone(self) -> bool:
         """It was retired, and nothing of it is left."""
-        return self._is_retired and self._task is None and self.loaded is None
+        return self._is_retired and self._task is None and self.loaded is None and not self.is_stuck
 
     def refuse(self, error: SkippyError) -> None:
         """The service ends: no newcomers, and who waits is answered at once; what runs goes on."""
@@ -245,7 +245,7 @@ class HostedModel:
     def advance(self) -> None:
         """Begin what comes next, unless something goes on. Cheap; to be called whenever anything may
         have changed."""
-        if self._task is not None:
+        if self._task is not None or self.is_stuck:
             return
         if self._is_buried and self.is_dead:
             self._begin(self._bury())

@@ -152,9 +152,7 @@ class ResponseRendering:
         if self._number:
             response = self._object(FAILED, error=error)
             return self._event("response.failed", response=response) + DONE
-        param = without_keys(error.param) if error.param else None
-        message = without_keys(error.message)
-        return self._event("error", code=error.code, message=message, param=param) + DONE
+        return early_error(error)
 
     # -- a whole answer ---------------------------------------------------------------------------
 
@@ -242,6 +240,14 @@ class ResponseRendering:
             "output": shown,
             **({} if usage is None else {"usage": _usage_object(usage)}),
         }
+
+
+def early_error(error: SkippyError) -> bytes:
+    """All that a stream says which fails before its response has begun."""
+    param = without_keys(error.param) if error.param else None
+    members = {"code": error.code, "message": without_keys(error.message), "param": param}
+    body = json_bytes({"type": "error", **members, "sequence_number": 0})
+    return b"event: error\ndata: %b%b" % (body, FRAME_END) + DONE
 
 
 def _usage_object(usage: Usage) -> dict[str, Any]:

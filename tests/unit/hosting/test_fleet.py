@@ -65,6 +65,14 @@ async def test_a_hung_engine_that_cannot_be_freed_makes_the_process_end_though_o
         await site.until_state(FAILED, 1)
         assert "no progress" in site.fleet.statuses()[0].cause
         assert site.fleet.condition().is_lost
+        site.clock.advance(1000.0)
+        for _ in range(3):
+            site.fleet.refresh()
+            await asyncio.sleep(0.01)
+        # Another one beside it would have twice the memory.
+        assert len(site.loader.engines[1]) == 1
+        await site.set(row(2))
+        assert site.fleet.condition().is_lost
         (await site.fleet.acquire("m2", ADA, limit_s=None)).release()
 
 
