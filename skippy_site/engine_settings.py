@@ -31,6 +31,7 @@ VARIABLES = {
     "num_media_threads": "SKIPPY_MEDIA_THREADS",
     "max_batch_tokens": "SKIPPY_BATCH",
     "max_ubatch_tokens": "SKIPPY_MICRO_BATCH",
+    "max_embedding_tokens": "SKIPPY_EMBEDDING_TOKENS",
     "gpu_layers": "SKIPPY_GPU_LAYERS",
     "split_mode": "SKIPPY_SPLIT_MODE",
     "tensor_split": "SKIPPY_TENSOR_SPLIT",
@@ -54,6 +55,7 @@ def engine_config(environment: Environment) -> EngineConfig:
             # llama.cpp cuts it down to the cells anyhow, and then a larger plan would not fit.
             max_batch_tokens=min(environment.batch, environment.context),
             max_ubatch_tokens=environment.micro_batch,
+            max_embedding_tokens=environment.embedding_tokens,
             has_prefix_cache=environment.prefix_cache,
             host_cache_bytes=(
                 default_host_cache_bytes()

@@ -41,10 +41,17 @@ class Environment(LoraSettings, frozen=True, kw_only=True, forbid_unknown_fields
     port: Annotated[int, Meta(ge=1, le=65_535, description="port to listen at")] = 8000
     model: Annotated[
         str,
-        Meta(description="a GGUF file's path, or hf:org/repo/file.gguf; default: SmolLM2-135M-Instruct"),
+        Meta(
+            description="the first model: a GGUF file's path, or hf:org/repo/file.gguf; default: "
+            "SmolLM2-135M-Instruct. The first start makes it a row, and then rows hold (docs/models.md)"
+        ),
     ] = ""
     model_id: Annotated[
-        str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
+        str,
+        Meta(
+            max_length=200,
+            description="the first model's id, which clients send; default: from the file's name",
+        ),
     ] = ""
     max_requests_per_minute: Annotated[
         Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
@@ -74,6 +81,15 @@ class Environment(LoraSettings, frozen=True, kw_only=True, forbid_unknown_fields
             ge=1, le=65_536, description="tokens computed at once within a step; fewer need smaller buffers"
         ),
     ] = 512
+    embedding_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_048_576,
+            description="tokens of one text that is embedded, at most; 0: 2,048, and 8,192 for a model that "
+            "only embeds and may read a text in parts",
+        ),
+    ] = 0
     gpu_layers: Annotated[
         str,
         Meta(

@@ -298,7 +298,7 @@ class EngineCore:
         """Take over the cells that are there for its tokens, or wait where another one is computing
         more of them right now; not if it is to be held, for then it will be late anyway."""
         leaders = {} if sequence.submission.holds else self._scheduler.leaders(sequence)
-        match = self._memory.find(sequence, leaders.keys())
+        match = self._memory.find(sequence, leaders)
         if match.num_awaited:
             sequence.wait_for(leaders[match.leader_id], match.num_awaited)
             return

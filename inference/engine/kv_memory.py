@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -61,7 +61,7 @@ class KvMemory:
             max_entries=num_sequences - config.num_lanes,
             min_tokens=config.min_cached_tokens,
             max_cells=config.effective_max_cached_cells,
-            can_share_siblings=runner.can_share_prefixes,
+            is_whole_only=not runner.can_share_prefixes,
             on_evict=self._save,
         )
 
@@ -85,19 +85,23 @@ class KvMemory:
         prompt: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         return self._cache.open(request.cache_namespace, prompt, request.sibling_group)
 
-    def find(self, sequence: Sequence, leader_ids: Collection[int]) -> PrefixMatch:
-        """What is there for all tokens that a sequence knows, or is being computed by one of
-        `leader_ids`. Nothing for one that needs the logits of its prompt, or no cells at all."""
+    def find(self, sequence: Sequence, leaders: Mapping[int, Sequence]) -> PrefixMatch:
+        """What is there for all tokens that a sequence knows, or is being computed by one of `leaders` (by
+        their sequence ids). Nothing for one that needs the logits of its prompt, or no cells at all."""
         if sequence.is_scoring or not sequence.max_tokens:
             return PrefixMatch()
-        return self._cache.find(
+        match = self._cache.find(
             sequence.request.cache_namespace,
             sequence.first(sequence.num_tokens),
             own_id=sequence.sequence_id,
-            leader_ids=leader_ids,
+            leader_ids=leaders.keys(),
             uncut=partial(uncut, sequence) if sequence.request.media else None,
             group=sequence.request.sibling_group,
         )
+        if match.num_awaited and not self._runner.can_share_prefixes:
+            # What cannot be cut is copied while it is there and not more.
+            leaders[match.leader_id].sibling_place = match.num_awaited
+        return match
 
     def adopt(self, sequence: Sequence, match: PrefixMatch) -> None:
         """Let a sequence begin with the cells of a match. Whatever goes wrong, its prompt is just

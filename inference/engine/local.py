@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -98,6 +99,8 @@ class LocalEngineLoader:
         from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
 
         config = order.config
+        if order.others_bytes is not None:
+            await asyncio.to_thread(_check_beside_others, order.files.model, config, order.others_bytes)
         model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
@@ -155,6 +158,12 @@ class LocalEngineLoader:
     def _is_generating(self) -> bool:
         """Whether anybody's answer is being computed, with whichever model of this loader."""
         return any(thread.statistics.num_runnable for thread in list(self._threads) if thread.is_alive)
+
+
+def _check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
+    from inference.engine.llama.model import check_beside_others
+
+    check_beside_others(path, config, others_bytes)
 
 
 def _load_projector(files: ModelFiles, model: LlamaModel, config: EngineConfig) -> MediaProjector:

@@ -86,6 +86,7 @@ class Sequence:
         "order",
         "request",
         "sequence_id",
+        "sibling_place",
         "sink",
         "state",
         "submission",
@@ -124,6 +125,8 @@ class Sequence:
         self.num_to_restore = 0
         # A batch is to end at so many of its tokens, where its state is copied (checkpoints.py); 0: none.
         self.next_place = 0
+        # And where others wait for all of it (kv_memory.py).
+        self.sibling_place = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         self._generated: list[int] = []

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from accounts.contracts import Principal
@@ -18,13 +16,14 @@ from inference.domain.clock import Clock
 from inference.domain.errors import ModelNotFound, ServiceUnavailable, SkippyError
 from inference.domain.model import ListedModel
 from inference.domain.model_settings import ModelSettings, ModelState, ModelStatus, ModelStore
+from inference.engine.load_error import ModelDoesNotFit
 from inference.engine.load_order import LoadOrder
 from inference.hosting.condition import FleetCondition
 from inference.hosting.hosted_model import HostedModel
 from inference.hosting.lease import ModelLease
 from inference.hosting.loaded_model import LoadedModel, ModelStatistics
 from inference.hosting.standing import Standing
-from inference.hosting.workshop import ModelWorkshop
+from inference.hosting.workshop import ModelSizes, ModelWorkshop
 from inference.services.model_access import models_of
 from inference.services.model_catalog import FoundModel, MayUse, ModelCatalog
 
@@ -45,13 +44,14 @@ class Fleet:
         self, store: ModelStore, workshop: ModelWorkshop, *, clock: Clock, drain_grace_s: float
     ) -> None:
         self.catalog = ModelCatalog()
+        self.rows: tuple[ModelSettings, ...] = ()
+        """What the store said last."""
         self._store = store
         self._workshop = workshop
         self._clock = clock
         self._drain_grace_s = drain_grace_s
         self._models: dict[int, HostedModel] = {}
         self._leaving: list[HostedModel] = []
-        self._rows: tuple[ModelSettings, ...] = ()
         self._is_read = False
         self._is_away = False
         self._is_settled = False
@@ -116,7 +116,7 @@ class Fleet:
             self._is_away = True
             return
         self._is_away = False
-        if rows != self._rows or not self._is_read:
+        if rows != self.rows or not self._is_read:
             self._take_over(rows)
         self._is_read = True
 
@@ -133,25 +133,34 @@ class Fleet:
         for model in self._models.values():
             model.retire()
             self._leaving.append(model)
-        self._models, self._rows = models, rows
+        self._models, self.rows = models, rows
         self.catalog = ModelCatalog(rows)
 
     def _host(self, settings: ModelSettings) -> HostedModel:
         return HostedModel(
             settings,
             workshop=self._workshop,
-            room=self._room,
+            load=self._load,
             clock=self._clock,
             drain_grace_s=self._drain_grace_s,
             on_change=self.refresh,
         )
 
-    @asynccontextmanager
-    async def _room(self, model: HostedModel, order: LoadOrder) -> AsyncIterator[None]:
-        """One load at a time: each has all cores that the answers leave, and finds the memory as the one
-        before has left it."""
+    async def _load(self, order: LoadOrder, sizes: ModelSizes) -> LoadedModel:
+        """One at a time: each load has all cores that the answers leave, and finds the memory as the one
+        before has left it. Where it does not fit, those on demand that nobody uses make room, the one first
+        that was used least recently."""
         async with self._loading:
-            yield
+            while True:
+                others = self.loaded()
+                others_bytes = sum([one.mapped_bytes for one in others]) if others else None
+                try:
+                    return await self._workshop.load(replace(order, others_bytes=others_bytes), sizes)
+                except ModelDoesNotFit:
+                    idle = [model for model in self._all if model.is_idle]
+                    if not idle:
+                        raise
+                    await min(idle, key=lambda model: model.last_used_ts).evict()
 
     async def _report(self) -> None:
         """Said where it is new, and now and then that the process lives."""
@@ -239,7 +248,7 @@ class Fleet:
         return [model.loaded for model in self._all if model.loaded is not None]
 
     def known_ids(self) -> list[str]:
-        return [row.id for row in self._rows]
+        return [row.id for row in self.rows]
 
     def recorded_ids(self) -> list[str]:
         """What records may say of a request's model."""

@@ -106,7 +106,10 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     prompts = parse_prompts(fields)
     num_choices = fields.integer("n", 1, MAX_CHOICES) or 1
     best_of = _best_of(fields, num_choices)
+    suffix = fields.string("suffix") or None
     is_echo = fields.boolean("echo") or False
+    if is_echo and suffix is not None:
+        raise fields.fail("echo", "it cannot be used with 'suffix': the answer is to stand in between")
     # Nothing but the prompt and its scores: there is something to send, if it is to be sent.
     max_tokens = fields.integer("max_tokens", 0 if is_echo else 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
@@ -121,7 +124,9 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
         ignored=[],
         strict_fields=strict_fields,
     )
-    return CompletionRequest(prompts=prompts, best_of=best_of, is_echo=is_echo, **output_members(shared))
+    return CompletionRequest(
+        prompts=prompts, best_of=best_of, is_echo=is_echo, suffix=suffix, **output_members(shared)
+    )
 
 
 def read_model(fields: Fields) -> str:

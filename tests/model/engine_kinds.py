@@ -39,7 +39,7 @@ class Kind:
         window only have 256 cells for one sequence (llama-kv-cache-iswa.cpp), and batches take the oldest."""
         if self.has_full_window:
             return self.can_share
-        return num_kept - WINDOW > num_tokens - 256
+        return num_kept - WINDOW >= num_tokens - 256
 
     def config(self, **sizes: int | bool) -> EngineConfig:
         """One thread, and no pacing: prompts are cut in the same places however slow the machine is. With

@@ -63,13 +63,14 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         max_entries=st.integers(0, 6),
         max_cells=st.sampled_from([16, 64, 128, 256]),
         budget=st.sampled_from([32, 64, 256]),
-        is_enabled=st.sampled_from([True, True, True, False]),
+        kind=st.sampled_from(["on", "on", "on", "off", "cannot be cut", "cannot be cut, off"]),
     )
-    def start(self, num_lanes: int, max_entries: int, max_cells: int, budget: int, is_enabled: bool) -> None:
+    def start(self, num_lanes: int, max_entries: int, max_cells: int, budget: int, kind: str) -> None:
         self.engine = Engine(
             num_lanes=num_lanes,
             num_cells=NUM_CELLS,
-            has_prefix_cache=is_enabled,
+            has_prefix_cache="off" not in kind,
+            can_share_prefixes="cut" not in kind,
             max_cached_entries=max_entries,
             min_cached_tokens=MIN_TOKENS,
             max_cached_cells=max_cells,

@@ -186,7 +186,7 @@ class LlamaContext:
         """Whether what a token at `position` has to see of a sequence is there in all layers. What a
         sliding window has left behind llama.cpp gives to others, also where there are empty cells and
         all are to be kept (llama-kv-cache.cpp, `find_slot`), from the lowest position on."""
-        return self.has_all_from(sequence_id, position - self._window)
+        return self.has_all_from(sequence_id, position - self._window + 1)
 
     def has_all_from(self, sequence_id: int, position: int) -> bool:
         """Whether the cells of a sequence from this position on are there in all layers."""

@@ -259,6 +259,7 @@ class ScriptedRunner:
             assert target_id in self.requests
             assert not self.cells[target_id]
             assert 0 < num_tokens <= len(self.cells[source_id])
+            assert self.can_share_prefixes or num_tokens == len(self.cells[source_id]), "cut"
         except (AssertionError, KeyError) as violation:
             self.violations.append(AssertionError(f"a wrong copy: {violation!r}"))
             raise
@@ -483,7 +484,13 @@ class Engine:
     test asks for it: the prompts of most tests begin alike, and that is not what they are about."""
 
     def __init__(
-        self, *, num_lanes: int = 4, num_cells: int = 4096, has_prefix_cache: bool = False, **config: float
+        self,
+        *,
+        num_lanes: int = 4,
+        num_cells: int = 4096,
+        has_prefix_cache: bool = False,
+        can_share_prefixes: bool = True,
+        **config: float,
     ) -> None:
         self.clock = ManualClock()
         self.admission = FifoAdmission()
@@ -500,6 +507,7 @@ class Engine:
             num_sequences=self.config.num_sequences,
             clock=self.clock,
         )
+        self.runner.can_share_prefixes = can_share_prefixes
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
         self.sinks: dict[str, RecordingSink] = {}
         self.submissions: dict[str, Submission] = {}
