@@ -4,7 +4,8 @@ import json
 
 from openai.types import Model
 
-from inference.domain.model import ModelDescription
+from inference.domain.model import ListedModel, ModelDescription
+from inference.domain.model_settings import ModelState
 from inference.openai.models import model_body, model_list_body
 from tests.unit.openai.test_rendering import validator
 
@@ -21,9 +22,13 @@ DESCRIPTION = ModelDescription(
     num_parameters=9,
 )
 
+MODEL = ListedModel("tiny", ModelState.READY, 1700, DESCRIPTION)
+ADAPTER = ListedModel("tiny:polite", ModelState.READY, 1700, DESCRIPTION, parent="tiny")
+UNLOADED = ListedModel("big", ModelState.UNLOADED, 1800)
+
 
 def test_a_model_says_what_a_caller_needs_to_know() -> None:
-    value = json.loads(model_body(DESCRIPTION))
+    value = json.loads(model_body(MODEL))
     validator("Model").validate(value)
     assert Model.model_validate(value).id == "tiny"
     assert value["context_length"] == 2048
@@ -33,7 +38,9 @@ def test_a_model_says_what_a_caller_needs_to_know() -> None:
 
 
 def test_the_list_of_models() -> None:
-    value = json.loads(model_list_body([DESCRIPTION]))
+    value = json.loads(model_list_body([MODEL, ADAPTER, UNLOADED]))
     validator("ListModelsResponse").validate(value)
-    assert [model["id"] for model in value["data"]] == ["tiny"]
+    assert [model["id"] for model in value["data"]] == ["tiny", "tiny:polite", "big"]
+    assert [model.get("parent") for model in value["data"]] == [None, "tiny", None]
+    assert [model["state"] for model in value["data"]] == ["ready", "ready", "unloaded"]
     assert json.loads(model_list_body([])) == {"object": "list", "data": []}
