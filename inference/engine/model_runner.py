@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from inference.domain.requests import GenerationRequest
+from inference.engine.drafting.draft_model import DraftModel
 from inference.engine.host_tier import StateArray
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepPlan, StepResult
@@ -48,6 +49,11 @@ class ModelRunner(Protocol):
         a text is one state (recurrent models)."""
         ...
 
+    @property
+    def draft_model(self) -> DraftModel | None:
+        """The smaller model that drafts for this one."""
+        ...
+
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
         """Prepare to draw tokens for a new sequence: sampling parameters and random state."""
         ...
@@ -73,6 +79,12 @@ class ModelRunner(Protocol):
     def num_piece_tokens(self) -> int:
         """Tokens of the parts in which states can be saved and loaded; 0 where they cannot. Where prefixes
         cannot be shared, states are saved and loaded as a whole, from the first token to the last."""
+        ...
+
+    @property
+    def state_origin(self) -> str:
+        """All that a state depends on but its tokens: one that was saved under another name must not be
+        loaded."""
         ...
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:

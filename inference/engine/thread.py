@@ -100,6 +100,12 @@ class EngineThread:
         return self._state is EngineState.RUNNING
 
     @property
+    def can_speculate(self) -> bool:
+        """Whether rejected tokens can be taken out of the model's memory again. Known once it serves."""
+        runner = self._runner
+        return runner is not None and runner.can_share_prefixes
+
+    @property
     def statistics(self) -> EngineStatistics:
         """A snapshot, from any thread; the last one after the engine has ended."""
         core = self._core
@@ -211,6 +217,7 @@ class EngineThread:
         try:
             self._runner = self._make_runner()
             self._core = EngineCore(self._runner, self._config, self._admission, self.clock, self._deliver)
+            self._core.inbox.on_wake = self.wake
         except BaseException as error:  # whatever it is, `start()` must not wait for ever
             self._error = error
             self._end(EngineState.DEAD, ServiceUnavailable(DEAD_MESSAGE))

@@ -20,11 +20,13 @@ from inference.domain.logprobs import TokenLogprobs
 from inference.domain.media_run import MediaRun, media_token_ids
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
+from inference.domain.speculation import SpeculationMode, SpeculationRequest
 from inference.domain.timings import Timings
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
+from inference.engine.drafting.draft_model import DraftModel
 from inference.engine.memory_plan import DeviceMemory
-from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.plan import NOTHING_DRAWN, DraftedDecode, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.sequence import Sequence
 
 END_TOKEN = 2
@@ -70,6 +72,7 @@ class ScriptedRunner:
         num_lanes: int = 4,
         num_sequences: int | None = None,
         clock: ManualClock | None = None,
+        can_share_prefixes: bool = True,
     ) -> None:
         self.num_cells = num_cells
         self.num_vocabulary = VOCABULARY
@@ -77,13 +80,15 @@ class ScriptedRunner:
         self.end_token_ids = frozenset({END_TOKEN})
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
-        self.can_share_prefixes = True
+        self.can_share_prefixes = can_share_prefixes
         self.memory: tuple[DeviceMemory, ...] = ()
+        self.draft_model: DraftModel | None = None
         self.cells: dict[int, list[Cell]] = {}
         self.kept: set[int] = set()
         self.copies: list[tuple[int, int, int]] = []
         self.copy_troubles: deque[bool | Exception] = deque()
         self.num_piece_tokens = 4
+        self.state_origin = "scripted"
         self.state_troubles: deque[bool | Exception] = deque()
         self.saved: list[tuple[int, int, int]] = []
         self.loaded: list[tuple[int, int, int]] = []
@@ -172,7 +177,27 @@ class ScriptedRunner:
             if self.ends(one.request, self.num_drawn[one.request.request_id])
         }
         forced = {row: tokens for row, tokens in forced.items() if tokens}
-        return StepResult(StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced)
+        runs = tuple(self._draw_run(one) for one in plan.drafted)
+        return StepResult(
+            StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced, runs=runs
+        )
+
+    def _draw_run(self, drafted: DraftedDecode) -> DrawnRun:
+        """One token for each row, as long as the guesses are right and nothing ends or forces."""
+        sequence = drafted.sequence
+        tokens: list[int] = []
+        for guess in (*drafted.token_ids, None):
+            tokens.append(self._next(sequence.sequence_id))
+            num_left = sequence.max_tokens - sequence.num_generated - len(tokens)
+            name = sequence.request.request_id
+            num_forced = min(self.force(sequence.request, self.num_drawn[name] - 1), num_left)
+            if sequence.watch is not None or tokens[-1] in (END_TOKEN, NOTHING_DRAWN):
+                num_forced = 0
+            forced = tuple([self._next(sequence.sequence_id) for _ in range(num_forced)])
+            is_ended = self.ends(sequence.request, self.num_drawn[name])
+            if tokens[-1] != guess or forced or is_ended or not num_left:
+                break
+        return DrawnRun(tuple(tokens), forced, is_ended=is_ended)
 
     def _scores(self, request: GenerationRequest, end: int, num_scored: int) -> tuple[TokenLogprobs, ...]:
         """Each token is as likely as its place and id say."""
@@ -213,13 +238,16 @@ class ScriptedRunner:
             assert not plan.outputs
             assert marked == [plan.prefills[0].sequence.sequence_id] * plan.num_scored
         else:
-            assert marked == [sequence.sequence_id for sequence in plan.outputs]
-        assert plan.num_outputs <= self.max_outputs
+            ids_of_drafts = [one.sequence.sequence_id for one in plan.drafted for _ in range(one.num_rows)]
+            assert marked == [sequence.sequence_id for sequence in plan.outputs] + ids_of_drafts
+        assert len(marked) == plan.num_outputs <= self.max_outputs
+        guesses = {one.sequence: one.token_ids for one in plan.drafted}
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
             assert request.adapters == plan.adapters, "computed with adapters of others"
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
+            known += guesses.get(sequence, ())
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
             cells = self.cells[sequence.sequence_id]
             assert [cell.token_id for cell in cells] + rows == known[: len(cells) + len(rows)]
@@ -245,8 +273,11 @@ class ScriptedRunner:
                 assert (begin, chunk.num_tokens) == (run.start, run.num_tokens), "a picture was cut"
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
-        del self.cells[sequence_id][max_tokens:]
-        return len(self.cells[sequence_id])
+        cells = self.cells[sequence_id]
+        if not self.can_share_prefixes and max_tokens < len(cells):
+            max_tokens = 0
+        del cells[max_tokens:]
+        return len(cells)
 
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
         trouble = self.copy_troubles.popleft() if self.copy_troubles else True
@@ -271,6 +302,8 @@ class ScriptedRunner:
             return None
         self.saved.append((sequence_id, begin, end))
         cells = self.cells[sequence_id][begin:end]
+        if not self.can_share_prefixes and (begin, end) != (0, len(self.cells[sequence_id])):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} was to be cut out"))
         if len(cells) != end - begin:
             self.violations.append(AssertionError(f"no cells [{begin}, {end}) of {sequence_id} to save"))
         return np.frombuffer(pickle.dumps((begin, cells)), dtype=np.uint8).copy()
@@ -281,6 +314,8 @@ class ScriptedRunner:
         self.loaded.append((sequence_id, begin, end))
         first, cells = pickle.loads(data.tobytes())  # noqa: S301
         own = self.cells[sequence_id]
+        if not self.can_share_prefixes and (begin, end) != (0, len(cells)):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of a state of {len(cells)}"))
         if len(own) != begin or not first <= begin < end <= first + len(cells):
             self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} were loaded"))
         if self.num_used_cells + len(cells) > self.num_cells:
@@ -291,7 +326,8 @@ class ScriptedRunner:
     def _state_is_well(self) -> bool:
         trouble = self.state_troubles.popleft() if self.state_troubles else True
         if isinstance(trouble, Exception):
-            raise trouble
+            # The same one may be raised again and again, and would be longer each time.
+            raise trouble.with_traceback(None)
         return trouble
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
@@ -432,6 +468,7 @@ def make_request(
     ignore_eos: bool = False,
     namespace: str = "",
     signals: SignalRequest | None = None,
+    max_draft_tokens: int = 0,
     group: str = "",
     num_prompt_logprobs: int | None = None,
 ) -> GenerationRequest:
@@ -445,6 +482,9 @@ def make_request(
         ignore_eos,
         cache_namespace=namespace,
         signals=signals,
+        speculation=(
+            SpeculationRequest(SpeculationMode.PROMPT_LOOKUP, max_draft_tokens) if max_draft_tokens else None
+        ),
         sibling_group=group,
         num_prompt_logprobs=num_prompt_logprobs,
     )
@@ -506,6 +546,7 @@ class Engine:
             num_lanes=num_lanes,
             num_sequences=self.config.num_sequences,
             clock=self.clock,
+            can_share_prefixes=can_share_prefixes,
         )
         self.runner.can_share_prefixes = can_share_prefixes
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
