@@ -17,6 +17,8 @@ from inference.engine.sequence import DECODING, PREFILLING, Sequence
 SLICE_S = 0.08
 # However fast the steps are: the others are waiting.
 MAX_SLICE_STEPS = 32
+# However slow: pictures and tokens take turns within a set, and both must have theirs.
+MIN_SLICE_STEPS = 2
 
 
 class AdapterTurns:
@@ -24,7 +26,8 @@ class AdapterTurns:
 
     A set that comes (or comes back) goes to the end, one whose slice is over too. So each waits for at
     most one slice of every other one, whatever comes meanwhile, and a slice ends with the step that
-    reaches SLICE_S or MAX_SLICE_STEPS. Sequences that stand still wait for no turn.
+    reaches SLICE_S or MAX_SLICE_STEPS, but not with the first one. Sequences that stand still wait for no
+    turn.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -59,7 +62,9 @@ class AdapterTurns:
 
     @property
     def _is_slice_over(self) -> bool:
-        return self._num_steps >= MAX_SLICE_STEPS or self._now() - self._began_ts >= SLICE_S
+        if not MIN_SLICE_STEPS <= self._num_steps < MAX_SLICE_STEPS:
+            return self._num_steps >= MAX_SLICE_STEPS
+        return self._now() - self._began_ts >= SLICE_S
 
     def __repr__(self) -> str:
         return f"<AdapterTurns of {len(self._order)} sets, {self.total_turns} so far>"

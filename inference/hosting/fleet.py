@@ -303,4 +303,6 @@ def _told_states(statuses: tuple[ModelStatus, ...] | None) -> list[tuple[object,
 def _listed(model: HostedModel, found: FoundModel) -> ListedModel:
     if not found.adapter:
         return model.listed
-    return replace(model.listed, id=found.id, parent=found.settings.id)
+    listed = model.listed
+    description = None if listed.description is None else replace(listed.description, embedding=None)
+    return replace(listed, id=found.id, parent=found.settings.id, description=description)

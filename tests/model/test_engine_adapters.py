@@ -71,6 +71,12 @@ def test_each_set_says_something_else_and_none_says_what_the_model_does(
     assert alone(engine, "again", SETS[1]) == said[1]
 
 
+def test_their_memory_is_counted(changed_model: LlamaModel) -> None:
+    (buffer,) = changed_model.adapters.buffers[:1]
+    assert buffer[1] == "LoRA"
+    assert set(changed_model.adapters.buffers) <= set(changed_model.buffers)
+
+
 def test_a_mixed_load_says_what_each_says_alone(engine: SteppedEngine) -> None:
     expected = [alone(engine, f"alone {number}", adapters) for number, adapters in enumerate(SETS)]
     while engine.core._memory.evict_one():

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
+from inference.domain.adapters import AdapterSettings
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.model_settings import LoadPolicy, ModelState, ModelStatus
 from inference.domain.speculation import SpeculationMode, SpeculationSettings
@@ -38,6 +39,12 @@ class TestFirstRow:
         assert row is not None
         assert (row.model_id, row.source, row.projector_source) == ("tiny", gguf, "hf:o/r/mmproj.gguf")
         assert (row.is_default, row.has_embeddings, row.load_policy) == (True, True, LoadPolicy.ALWAYS.value)
+
+    def test_its_adapters_are_rows_too(self, gguf) -> None:
+        adapters = (AdapterSettings(name="a", source=gguf, scale=0.5),)
+        row = model_row_ensure(first=FirstModel("tiny", gguf, adapters=adapters))
+        assert row is not None
+        assert [(one.name, one.scale) for one in row.adapters.all()] == [("a", 0.5)]
 
     def test_it_is_made_once_by_however_many(self, gguf, in_threads) -> None:
         made = in_threads(*[partial(model_row_ensure, first=FirstModel("tiny", gguf))] * 8)
@@ -111,6 +118,16 @@ class TestFromTheEnvironment:
         first = self.first(StateFolder(tmp_path), found, MODEL="/m.gguf", MMPROJ="hf:o/r/p.gguf")
         assert first is not None
         assert first.projector_source == "hf:o/r/p.gguf"
+
+    def test_its_adapters(self, tmp_path) -> None:
+        state = StateFolder(tmp_path)
+        lora = f"a={state.models}/a.gguf:0.5,b=hf:o/r/b.gguf"
+        first = self.first(state, {"SKIPPY_MODEL_PATH": "/m.gguf"}, LORA=lora)
+        assert first is not None
+        assert first.adapters == (
+            AdapterSettings(name="a", source="a.gguf", scale=0.5),
+            AdapterSettings(name="b", source="hf:o/r/b.gguf"),
+        )
 
     def test_a_source_in_the_models_folder_moves_with_it(self, tmp_path) -> None:
         first = self.first(StateFolder(tmp_path / "a"), {"SKIPPY_MODEL_PATH": f"{tmp_path}/a/models/m.gguf"})

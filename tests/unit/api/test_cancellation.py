@@ -140,6 +140,16 @@ async def test_a_busy_session_goes_to_the_next_when_its_request_is_cancelled() -
         await site.runtime.stop()
 
 
+async def test_all_answers_of_a_request_end_with_it(site: Site) -> None:
+    site.engine.play = lambda handle: handle.start().say("Hal")
+    opened = site.open(CHAT, chat(stream=True, n=3))
+    await opened.until(lambda: len(site.engine.handles) == 3 and opened.body.count(b"Hal") == 3)
+    assert cancel(site)
+    await opened.answer()
+    assert opened.events()[-2]["error"]["code"] == CODE
+    check_ended(site, has_lane=True)
+
+
 async def test_what_has_ended_cannot_be_cancelled(site: Site) -> None:
     site.ledger.is_quick = False
     opened = site.open(CHAT, chat())

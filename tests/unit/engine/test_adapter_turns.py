@@ -10,7 +10,13 @@ from inference.domain.adapters import AdapterSet, AppliedAdapter
 from inference.domain.events import Failed, Finished
 from inference.engine.adapter_turns import MAX_SLICE_STEPS, SLICE_S
 from inference.engine.plan import StepOutcome
-from tests.unit.engine.scripted_engine_parts import Engine, RecordingSink, make_request, with_adapters
+from tests.unit.engine.scripted_engine_parts import (
+    Engine,
+    RecordingSink,
+    make_request,
+    with_adapters,
+    with_media,
+)
 
 A, B, HALF_A = AppliedAdapter("a", 1.0), AppliedAdapter("b", 1.0), AppliedAdapter("a", 0.5)
 SETS: list[AdapterSet] = [(), (A,), (HALF_A,), (A, B)]
@@ -72,6 +78,23 @@ def test_a_slice_is_a_time_where_steps_are_long() -> None:
     engine.run()
     assert all(num_steps <= 4 for _, num_steps in turns(engine)[:-1])
     assert len(turns(engine)) >= 60 * 2 // 4
+
+
+def test_pictures_and_tokens_of_a_set_both_go_on_however_long_steps_are() -> None:
+    engine = Engine(num_lanes=4, max_batch_tokens=32, max_prefill_tokens_beside_decodes=32)
+    engine.runner.token_s = SLICE_S
+    for name, adapters in (("plain", ()), ("a", (A,))):
+        submit(engine, f"{name} text", adapters, prompt=1, max_tokens=60)
+        picture = make_request(f"{name} picture", prompt=600, max_tokens=1)
+        engine.submit(with_adapters(with_media(picture, (0, 599, name)), *adapters))
+    for _ in range(24):
+        engine.core.step()
+    decoded = {name: len(engine.sinks[f"{name} text"].token_ids) for name in ("plain", "a")}
+    assert min(decoded.values()) >= 4
+    media = [plan.adapters for plan in engine.runner.plans if plan.embeddings is not None]
+    assert min(media.count(()), media.count((A,))) >= 4
+    engine.run(max_steps=5000)
+    engine.check_all_free()
 
 
 def test_a_newcomer_waits_for_one_slice_of_each_other_set_whatever_comes_after_it() -> None:

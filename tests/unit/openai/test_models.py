@@ -25,6 +25,9 @@ DESCRIPTION = ModelDescription(
 )
 TINY = ListedModel("tiny", ModelState.READY, DESCRIPTION.created, DESCRIPTION)
 
+ADAPTER = ListedModel("tiny:polite", ModelState.READY, 1700, DESCRIPTION, parent="tiny")
+UNLOADED = ListedModel("big", ModelState.UNLOADED, 1800)
+
 
 def test_a_model_says_what_a_caller_needs_to_know() -> None:
     value = json.loads(model_body(TINY))
@@ -59,7 +62,9 @@ def test_of_a_model_that_is_not_loaded_nothing_is_made_up() -> None:
 
 
 def test_the_list_of_models() -> None:
-    value = json.loads(model_list_body([TINY]))
+    value = json.loads(model_list_body([TINY, ADAPTER, UNLOADED]))
     validator("ListModelsResponse").validate(value)
-    assert [model["id"] for model in value["data"]] == ["tiny"]
+    assert [model["id"] for model in value["data"]] == ["tiny", "tiny:polite", "big"]
+    assert [model.get("parent") for model in value["data"]] == [None, "tiny", None]
+    assert [model["state"] for model in value["data"]] == ["ready", "ready", "unloaded"]
     assert json.loads(model_list_body([])) == {"object": "list", "data": []}
