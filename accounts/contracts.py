@@ -117,8 +117,12 @@ class KeyLimits:
     def has_counts(self) -> bool:
         return any(limits.has_counts for limits in self.all)
 
-    def allows_model(self, model_id: str) -> bool:
-        return all(not limits.allowed_models or model_id in limits.allowed_models for limits in self.all)
+    def allows_model(self, *names: str) -> bool:
+        """Whether each of them allows a model that has these names, by any one of them."""
+        return all(
+            not limits.allowed_models or any(name in limits.allowed_models for name in names)
+            for limits in self.all
+        )
 
     def allows_address(self, address: str | None) -> bool:
         """Whether a client may call from this address, as the trusted proxies tell it. Where networks

@@ -20,6 +20,9 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=16)
     parser.add_argument("--context", type=int, default=16384, help="KV cells, shared by all lanes")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--pooling", choices=["mean", "cls", "last"], help="serve embeddings, and nothing else"
+    )
     parser.add_argument("--seconds", type=float, default=3600.0, help="stop by itself after this long")
     args = parser.parse_args()
     params = xllamacpp.CommonParams()
@@ -30,6 +33,10 @@ def main() -> None:
     params.kv_unified = True
     params.cpuparams.n_threads = args.threads
     params.cpuparams_batch.n_threads = args.threads
+    if args.pooling:
+        params.embedding = True
+        name = f"LLAMA_POOLING_TYPE_{args.pooling.upper()}"
+        params.pooling_type = getattr(xllamacpp.llama_pooling_type, name)
     params.hostnames = ["127.0.0.1"]
     params.port = args.port
     server = xllamacpp.Server(params)

@@ -131,14 +131,15 @@ def create_key(home: Path, user: str) -> str:
     return str(json.loads(done.stdout)["key"])
 
 
-def start_llama_server(model: Path, python: str, sizes: Sizes) -> Server:
-    """llama.cpp's own C++ server, prebuilt in the package xllamacpp."""
+def start_llama_server(model: Path, python: str, sizes: Sizes, *, pooling: str = "") -> Server:
+    """llama.cpp's own C++ server, prebuilt in the package xllamacpp; with `pooling` for embeddings."""
     port = free_port()
     command = [python, str(HERE / "llama_server.py"), str(model), "--port", str(port)]
     command += [
         f"--lanes={sizes.lanes}",
         f"--context={sizes.context}",
         f"--threads={sizes.threads}",
+        *([f"--pooling={pooling}"] if pooling else []),
     ]
     process = _start_peer("llama-server", command, f"http://127.0.0.1:{port}/health")
     return Server("llama-server", port, "peer", "none", process)

@@ -77,15 +77,12 @@ class RuntimeState(Enum):
 class RuntimeSettings:
     """What the runtime needs to know of the service's settings.
 
-    `is_repairable`: who runs the service can repair a model's row while it runs, so that a process
-    without any model that works has a use. `drain_grace_s`: how long those who use a model may go on when
-    it is unloaded.
+    `drain_grace_s`: how long those who use a model may go on when it is unloaded.
     """
 
     strict_fields: bool = False
     has_shared_prefixes: bool = False
     allows_gbnf: bool = False
-    is_repairable: bool = False
     drain_grace_s: float = 20.0
     session_header: str = ""
     """The one header that names a trusted session, in lower case; empty: none does."""
@@ -120,8 +117,14 @@ class RuntimeStatistics:
 Probe = Callable[[], Awaitable[bool]]
 
 
+def _never() -> bool:
+    return False
+
+
 class Runtime:
-    """See the module. `database_probe` and `broker_probe` answer quickly and do not raise."""
+    """See the module. `database_probe` and `broker_probe` answer quickly and do not raise. `is_repairable`:
+    whether who runs the service would rather repair a model's row while it runs, so that a process without
+    any model that works has a use; otherwise that ends the process."""
 
     def __init__(
         self,
@@ -137,8 +140,10 @@ class Runtime:
         clock: Clock,
         database_probe: Probe,
         broker_probe: Probe,
+        is_repairable: Callable[[], bool] = _never,
     ) -> None:
         self.settings = settings
+        self._is_repairable = is_repairable
         self._phase = RuntimeState.IDLE
         self._recorder = recorder
         self._ledger = ledger
@@ -184,7 +189,7 @@ class Runtime:
         condition = self.fleet.condition()
         if condition.is_lost:
             return "; ".join(condition.causes) or "the engine has stopped"
-        if condition.has_failed and not self.settings.is_repairable:
+        if condition.has_failed and not self._is_repairable():
             return RuntimeState.FAILED.value
         return ""
 
@@ -318,7 +323,7 @@ class Runtime:
         if condition.is_lost:
             return Readiness(False, "failed", ("the engine has stopped",), causes)
         if condition.has_failed:
-            status = "unavailable" if self.settings.is_repairable else "failed"
+            status = "unavailable" if self._is_repairable() else "failed"
             return Readiness(False, status, (RuntimeState.FAILED.value,), causes)
         if condition.is_read and not condition.num_models:
             return Readiness(False, "unavailable", ("no model is set up",))

@@ -78,13 +78,14 @@ def make_runtime(
     environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
 ) -> Runtime:
     """The one runtime of this process."""
+    first = first_model(environment, settings.STATE, os.environ)
+    store = PostgresModelStore(serving_process(), first=first)
     return Runtime(
         RuntimeSettings(
             strict_fields=environment.strict_fields,
             has_shared_prefixes=environment.shared_prefixes,
             allows_gbnf=environment.allow_gbnf,
             drain_grace_s=environment.drain_grace_s,
-            is_repairable=True,
             session_header=environment.session_header.lower(),
             time_limits=TimeLimits(
                 request_s=environment.request_timeout_s,
@@ -102,9 +103,9 @@ def make_runtime(
                 prompt_policy=environment.prompt_policy,
             ),
         ),
-        store=PostgresModelStore(
-            serving_process(), first=first_model(environment, settings.STATE, os.environ)
-        ),
+        store=store,
+        # A first start that cannot serve what it was told to ends with that, as a wrong setting does.
+        is_repairable=lambda: not store.has_made_first,
         sources=ModelFileSources(settings.STATE),
         sizes=partial(sizes_of, environment),
         loader=LocalEngineLoader(clock=clock),
@@ -162,7 +163,7 @@ def make_application(
 
 def served_models() -> list[str]:
     """The ids of all models that there are, loaded or not."""
-    return _runtime.fleet.known_ids()
+    return _runtime.fleet.recorded_ids()
 
 
 _clock = SystemClock()

@@ -31,6 +31,7 @@ VARIABLES = {
     "num_media_threads": "SKIPPY_MEDIA_THREADS",
     "max_batch_tokens": "SKIPPY_BATCH",
     "max_ubatch_tokens": "SKIPPY_MICRO_BATCH",
+    "max_embedding_tokens": "SKIPPY_EMBEDDING_TOKENS",
     "gpu_layers": "SKIPPY_GPU_LAYERS",
     "split_mode": "SKIPPY_SPLIT_MODE",
     "tensor_split": "SKIPPY_TENSOR_SPLIT",
@@ -54,12 +55,15 @@ def engine_config(environment: Environment) -> EngineConfig:
             # llama.cpp cuts it down to the cells anyhow, and then a larger plan would not fit.
             max_batch_tokens=min(environment.batch, environment.context),
             max_ubatch_tokens=environment.micro_batch,
+            max_embedding_tokens=environment.embedding_tokens,
             has_prefix_cache=environment.prefix_cache,
             host_cache_bytes=(
                 default_host_cache_bytes()
                 if environment.host_cache_bytes < 0
                 else environment.host_cache_bytes
             ),
+            disk_cache_dir=environment.disk_cache_dir,
+            disk_cache_bytes=environment.disk_cache_bytes if environment.disk_cache_dir else 0,
             hardware=HardwareConfig(
                 gpu_layers=_gpu_layers(environment.gpu_layers),
                 split_mode=SplitMode(environment.split_mode),

@@ -41,10 +41,17 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
     port: Annotated[int, Meta(ge=1, le=65_535, description="port to listen at")] = 8000
     model: Annotated[
         str,
-        Meta(description="a GGUF file's path, or hf:org/repo/file.gguf; default: SmolLM2-135M-Instruct"),
+        Meta(
+            description="the first model: a GGUF file's path, or hf:org/repo/file.gguf; default: "
+            "SmolLM2-135M-Instruct. The first start makes it a row, and then rows hold (docs/models.md)"
+        ),
     ] = ""
     model_id: Annotated[
-        str, Meta(max_length=200, description="the id that clients send; default: from the file's name")
+        str,
+        Meta(
+            max_length=200,
+            description="the first model's id, which clients send; default: from the file's name",
+        ),
     ] = ""
     max_requests_per_minute: Annotated[
         Positive, Meta(description="requests that each key may make in a minute, whatever its own limits are")
@@ -74,6 +81,15 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
             ge=1, le=65_536, description="tokens computed at once within a step; fewer need smaller buffers"
         ),
     ] = 512
+    embedding_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_048_576,
+            description="tokens of one text that is embedded, at most; 0: 2,048, and 8,192 for a model that "
+            "only embeds and may read a text in parts",
+        ),
+    ] = 0
     gpu_layers: Annotated[
         str,
         Meta(
@@ -130,6 +146,15 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
             "cells; 0: none, -1: a sixteenth of the machine's memory, 8 GiB at most",
         ),
     ] = -1
+    disk_cache_dir: Annotated[
+        str,
+        Meta(
+            description="a folder of its own, on a local disk, for what has no room there either; empty: none"
+        ),
+    ] = ""
+    disk_cache_bytes: Annotated[
+        int, Meta(ge=0, le=1 << 50, description="size of that folder, for each model")
+    ] = 8 * 1024 * 1024 * 1024
     shared_prefixes: Annotated[
         bool,
         Meta(
@@ -261,6 +286,7 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
         self.check_watching()
         self.check_chat()
         self.check_media()
+        _ = self.adapters
         if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
             raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
         if self.session_header.lower() in ("authorization", "cookie"):

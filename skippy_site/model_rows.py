@@ -7,6 +7,7 @@ import re
 import socket
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,6 +41,9 @@ def first_model(environment: Environment, state: StateFolder, found: Mapping[str
         id=environment.model_id or id_from_file_name(Path(path)),
         source=written_source(environment.model if is_on_hub else path, state),
         projector_source=written_source(projector, state) if projector else "",
+        adapters=tuple(
+            [replace(one, source=written_source(one.source, state)) for one in environment.adapters]
+        ),
         is_named=bool(environment.model),
         speculation=environment.speculation_settings(written_source(draft, state) if draft else ""),
     )

@@ -27,6 +27,7 @@ ENGINE_FIELDS = (
     "media_threads",
     "batch",
     "micro_batch",
+    "embedding_tokens",
     "gpu_layers",
     "split_mode",
     "tensor_split",
@@ -35,7 +36,9 @@ ENGINE_FIELDS = (
     "kv_type_v",
     "flash_attention",
     "load_mode",
+    "swa_full",
     "prefix_cache",
+    "host_cache_bytes",
 )
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
 

@@ -6,8 +6,10 @@ models folder of the state folder, so that the folder can be moved with all that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from skippy_site.provision.default_model import original_file, rewritten_file
 from skippy_site.provision.model_source import HUB_PREFIX
 from skippy_site.state import StateFolder
 
@@ -25,3 +27,12 @@ def written_source(given: str, state: StateFolder) -> str:
         return given
     path = Path(given).expanduser().absolute()
     return str(path.relative_to(state.models)) if path.is_relative_to(state.models) else str(path)
+
+
+def is_first_model_used(given: str, sources: Sequence[str], state: StateFolder) -> bool:
+    """Whether what SKIPPY_MODEL says (empty: the default model) is to be found or fetched before the
+    server starts: it will be the first model, or is one of those that there are, by their sources."""
+    if not sources:
+        return True
+    files = [given] if given else [str(original_file(state)), str(rewritten_file(state))]
+    return any(written_source(file, state) in sources for file in files)

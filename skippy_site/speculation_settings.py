@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from inference.domain.speculation import MAX_DRAFT_TOKENS, SpeculationMode, SpeculationSettings
-from skippy_site.media_settings import MediaSettings
+from skippy_site.lora_settings import LoraSettings
 
 
-class DraftSettings(MediaSettings, frozen=True, kw_only=True):
+class DraftSettings(LoraSettings, frozen=True, kw_only=True):
     """See the module. (Structs have one base each, so the parts of the environment stand in a row.)"""
 
     speculation: Annotated[

@@ -32,6 +32,7 @@ from inference.domain.model_settings import ModelSettings
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
 from inference.domain.timings import Timings
+from inference.domain.tokenizer import InfillTokens
 from inference.engine.config import EngineConfig
 from inference.engine.lanes import LaneStatistics
 from inference.engine.load_order import LoadOrder, ModelFiles
@@ -52,6 +53,7 @@ class ByteTokenizer:
     max_piece_bytes = 1
     num_tokens = 259
     pieces: Sequence[bytes] = tuple([bytes([i]) for i in range(256)] + [b"", b"", b""])
+    infill: InfillTokens | None = None
 
     def __init__(self) -> None:
         self.num_calls = 0

@@ -17,6 +17,7 @@ from inference.domain.constraint import JsonSchema
 from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.errors import UnsupportedParameter
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
+from inference.openai.adapter_fields import read_adapters
 from inference.openai.fields import Fields
 from inference.openai.json_body import parse_object
 from inference.openai.parameters import MAX_LABEL_CHARS, Refusal, check_refused
@@ -69,6 +70,7 @@ def parse_messages_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         "timeout_s": fields.number("timeout_s", MIN_TIMEOUT_S, MAX_INT32),
         "is_stream": fields.boolean("stream") or False,
         "user": _user(fields),
+        "adapters": read_adapters(fields),
         "constraint": schema,
         "constraint_param": schema_param,
         "speculation": read_speculation(fields),

@@ -32,5 +32,5 @@ class ModelConsumer(ApiConsumer):
 
     async def answer(self, request: HttpRequest, principal: Principal | None) -> None:
         assert principal is not None
-        model = self._runtime.fleet.find(request.argument("model_id"), principal)
-        await self.respond.json(model_body(model.listed))
+        listed = self._runtime.fleet.listed_one(request.argument("model_id"), principal)
+        await self.respond.json(model_body(listed))

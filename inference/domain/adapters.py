@@ -34,6 +34,22 @@ class AppliedAdapter:
     scale: float
 
 
+# More than one or two are rare; each is computed beside every layer.
+MAX_ADAPTERS_A_REQUEST = 8
+# Scales of a few are in use; what is far beyond makes numbers that are none.
+MAX_REQUEST_SCALE = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterChoice:
+    """An adapter as a request asks for it: by its name, or by its place in the model's list. `scale` None is
+    the one that the administrator set."""
+
+    name: str | None = None
+    index: int | None = None
+    scale: float | None = None
+
+
 AdapterSet = tuple[AppliedAdapter, ...]
 
 
@@ -43,7 +59,10 @@ def adapter_set(applied: Iterable[AppliedAdapter]) -> AdapterSet:
 
 
 def adapter_namespace(adapters: AdapterSet) -> str:
-    """What the namespace of requests with these adapters ends with; empty where there are none. Scales are
-    written so that different ones are never alike; the number of characters keeps names apart that look
-    like scales or like more than one."""
-    return "".join(f", adapter {len(one.name)} {one.name} × {one.scale!r}" for one in adapters)
+    """What the namespace of requests with these adapters ends with; empty where there are none. Different
+    sets never have the same: scales are written to their last bit, and names have their length beside them.
+    """
+    if not adapters:
+        return ""
+    named = ", ".join([f"{len(one.name)} {one.name} × {one.scale!r}" for one in adapters])
+    return f", {len(adapters)} adapters: {named}"

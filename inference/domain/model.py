@@ -47,13 +47,15 @@ class ModelDescription:
 class ListedModel:
     """A model as those see it who may use it, loaded or not. `description` is None while nothing is known of
     its file; `created` is then when the model was set up (seconds since 1970). `default_sampling` is what an
-    administrator says where requests for chats say nothing, which goes before what its file recommends."""
+    administrator says where requests for chats say nothing, which goes before what its file recommends.
+    `parent` is the id of the model that this is an adapter of."""
 
     id: str
     state: ModelState
     created: int
     description: ModelDescription | None = None
     default_sampling: Mapping[str, float] = field(default_factory=dict)
+    parent: str = ""
 
 
 _MAIN = re.compile(r"@main(?=:|\Z)")

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class InfillTokens:
+    """The control tokens of a model that was taught to fill in what is missing between two texts. `middle` is
+    None where the answer comes right behind the first text. `begin` is what every prompt begins with."""
+
+    prefix: int
+    suffix: int
+    middle: int | None = None
+    begin: tuple[int, ...] = ()
 
 
 class Tokenizer(Protocol):
@@ -35,6 +47,11 @@ class Tokenizer(Protocol):
 
     @property
     def num_tokens(self) -> int: ...
+
+    @property
+    def infill(self) -> InfillTokens | None:
+        """None where the model knows nothing of filling in."""
+        ...
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """`add_special` adds BOS/EOS as the model wants; `parse_special` reads control tokens."""

@@ -72,10 +72,10 @@ class EngineCore:
         self._deliver = deliver
         self._lanes = LanePool(config.num_lanes)
         self._pacer = PrefillPacer.of(config)
-        self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
-        self._speculation = Speculation(runner, config, self._memory, governor or DraftGovernor())
-        self._scheduler = Scheduler(config, runner, self._pacer, self._speculation)
         self.inbox = Inbox()
+        self._memory = KvMemory(runner, config, now_ts=clock.monotonic, wake=self.inbox.wake)
+        self._speculation = Speculation(runner, config, self._memory, governor or DraftGovernor())
+        self._scheduler = Scheduler(config, runner, self._pacer, self._speculation, now=clock.monotonic)
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
@@ -301,7 +301,7 @@ class EngineCore:
         """Take over the cells that are there for its tokens, or wait where another one is computing
         more of them right now; not if it is to be held, for then it will be late anyway."""
         leaders = {} if sequence.submission.holds else self._scheduler.leaders(sequence)
-        match = self._memory.find(sequence, leaders.keys())
+        match = self._memory.find(sequence, leaders)
         if match.num_awaited:
             sequence.wait_for(leaders[match.leader_id], match.num_awaited)
             return

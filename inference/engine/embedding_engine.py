@@ -57,10 +57,13 @@ class EmbeddingEngine:
         self.backend = NoGeneration()
         self.embeddings = embeddings
         self._model = model
+        self._memory = model.used_memory()
         self.is_alive = True
 
     def statistics(self) -> EngineStatistics:
-        return EngineStatistics(is_alive=self.is_alive, lanes=LaneStatistics(num_lanes=0, num_used=0))
+        return EngineStatistics(
+            is_alive=self.is_alive, lanes=LaneStatistics(num_lanes=0, num_used=0), memory=self._memory
+        )
 
     def refuse(self, error: SkippyError) -> None:
         self.embeddings.refuse(error)

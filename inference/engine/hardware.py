@@ -150,6 +150,11 @@ class HardwareConfig:
             )
 
     @property
+    def maps_weights(self) -> bool:
+        """The CPU's weights are pages of the file, which the system may drop and read again."""
+        return self.load_mode in (LoadMode.AUTO, LoadMode.MMAP)
+
+    @property
     def wants_gpu(self) -> bool:
         """Somebody asked for what only a GPU can do."""
         return (

@@ -27,8 +27,14 @@ class ModelFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOrder:
-    """One load. What a model is set to be (`settings`) stays what it was when the load began."""
+    """One load. What a model is set to be (`settings`) stays what it was when the load began.
+
+    `others_bytes`: weights that the other models of this process have mapped. The system calls that memory
+    available, since it could be read again; but each of their steps would have to. None where there are no
+    others: then a model may be larger than the memory, and is slow.
+    """
 
     settings: ModelSettings
     files: ModelFiles
     config: EngineConfig
+    others_bytes: int | None = None

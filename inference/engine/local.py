@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -103,11 +104,15 @@ class LocalEngineLoader:
         from inference.engine.llama.draft_model import load_draft
 
         config = order.config
+        if order.others_bytes is not None:
+            await asyncio.to_thread(_check_beside_others, order.files.model, config, order.others_bytes)
         model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
         draft: LlamaModel | None = None
         try:
+            if order.files.adapters:
+                await asyncio.to_thread(model.load_adapters, order.files.adapters)
             constraints = await asyncio.to_thread(LlamaConstraintCompiler, model.tokenizer)
             description = model.description(order.settings.id)
             embeddings = self._embeddings(order, model)
@@ -166,6 +171,12 @@ class LocalEngineLoader:
     def _is_generating(self) -> bool:
         """Whether anybody's answer is being computed, with whichever model of this loader."""
         return any(thread.statistics.num_runnable for thread in list(self._threads) if thread.is_alive)
+
+
+def _check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
+    from inference.engine.llama.model import check_beside_others
+
+    check_beside_others(path, config, others_bytes)
 
 
 def _speculation_modes(order: LoadOrder, thread: EngineThread) -> frozenset[SpeculationMode]:

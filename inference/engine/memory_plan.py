@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from inference.engine.config import EngineConfig
-from inference.engine.hardware import ALL_LAYERS, ComputeDevice, FlashAttention, KvType, LoadMode
-from inference.engine.load_error import ModelLoadError
+from inference.engine.hardware import ALL_LAYERS, ComputeDevice, FlashAttention, KvType
+from inference.engine.load_error import ModelDoesNotFit
 
 # What llama.cpp keeps for each cell besides: position, shift, and a bit for each of 256 sequences.
 CELL_BOOK_BYTES = 64
@@ -183,11 +183,17 @@ def _with_free(plan: DeviceMemory, free_bytes: int, *, is_loaded: bool) -> Devic
 
 
 def check_it_fits(
-    shape: ModelShape, config: EngineConfig, plans: Sequence[DeviceMemory], *, is_loaded: bool = False
+    shape: ModelShape,
+    config: EngineConfig,
+    plans: Sequence[DeviceMemory],
+    *,
+    is_loaded: bool = False,
+    is_alone: bool = True,
 ) -> None:
-    """Raise ModelLoadError for the first device that has too little. Weights that are mapped need not
-    fit the CPU's memory: they are then read again and again, which is slow but works."""
-    is_mapped = config.hardware.load_mode in (LoadMode.AUTO, LoadMode.MMAP)
+    """Raise ModelDoesNotFit for the first device that has too little. Weights that are mapped need not
+    fit the CPU's memory: they are then read again and again, which is slow but works; not so where others
+    are to go on beside it."""
+    is_mapped = config.hardware.maps_weights and is_alone
     for plan in plans:
         if plan.free_bytes is None:
             continue
@@ -198,7 +204,7 @@ def check_it_fits(
         place = "" if is_host else f" on {plan.device}"
         fewer = "" if is_host else ", as do fewer layers there (SKIPPY_GPU_LAYERS, SKIPPY_TENSOR_SPLIT)"
         to_come_bytes = plan.needed_bytes - (plan.weights_bytes if is_loaded else 0)
-        raise ModelLoadError(
+        raise ModelDoesNotFit(
             f"{shape.name} does not fit{place}: {config.num_cells} KV cells need {_size(plan.kv_bytes)} and "
             f"compute buffers {_size(plan.compute_bytes)} beside {_size(plan.weights_bytes)} of weights, and "
             f"{_size(plan.free_bytes + to_come_bytes)} are free; a smaller context (SKIPPY_CONTEXT) or "

@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.signals import TokenSignal
 from inference.engine.sequence import Sequence, TokenArray
@@ -58,6 +59,7 @@ class StepPlan:
     With `embeddings` (float32, one row for each token) these are computed instead of what the ids
     stand for; all of a batch or none of it. Without `is_causal` its tokens see those behind them, too.
     `places` (int32, 4 rows) are theirs in models that have them in a plane, instead of `positions`.
+    `adapters` are what all of its sequences want.
 
     Behind each of its last `num_scored` rows the prompt goes on, and it is asked how likely that was; such a
     batch has one chunk of one prompt, and nothing is drawn.
@@ -73,6 +75,7 @@ class StepPlan:
     embeddings: EmbeddingArray | None = None
     is_causal: bool = True
     places: PlaceArray | None = None
+    adapters: AdapterSet = ()
     drafted: tuple[DraftedDecode, ...] = ()
     num_scored: int = 0
 
@@ -102,8 +105,16 @@ class StepPlan:
                 is_output[end - 1] = 1
                 outputs = [*outputs, sequence]
             row = end
+        sequences = decoding or [chunk.sequence for chunk in prefills]
         return cls(
-            token_ids, positions, sequence_ids, is_output, tuple(decoding), tuple(prefills), tuple(outputs)
+            token_ids,
+            positions,
+            sequence_ids,
+            is_output,
+            tuple(decoding),
+            tuple(prefills),
+            tuple(outputs),
+            adapters=sequences[0].adapters if sequences else (),
         )
 
     @classmethod
@@ -133,6 +144,7 @@ class StepPlan:
             positions=np.concatenate([plain.positions, np.array(positions, dtype=np.int32)]),
             sequence_ids=np.concatenate([plain.sequence_ids, np.array(ids, dtype=np.int32)]),
             is_output=np.ones(len(plain.token_ids) + len(tokens), dtype=np.int8),
+            adapters=drafted[0].sequence.adapters,
             drafted=tuple(drafted),
         )
 

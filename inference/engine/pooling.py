@@ -21,7 +21,7 @@ MAX_TOKENS_OF_ITS_OWN = 8192
 MAX_TOKENS_AT_ONCE = 2048
 
 # Their tokens see all of their text and nothing is kept of it, whether their file says so or not.
-_ENCODERS = frozenset(
+ENCODERS = frozenset(
     [
         "bert",
         "eurobert",
@@ -106,6 +106,6 @@ def read_pooling(metadata: Mapping[str, str]) -> PoolingTraits:
     text = metadata.get(f"{architecture}.pooling_type", "")
     known = {str(int(one)): one for one in Pooling}
     is_causal = (
-        architecture not in _ENCODERS and metadata.get(f"{architecture}.attention.causal", "true") != "false"
+        architecture not in ENCODERS and metadata.get(f"{architecture}.attention.causal", "true") != "false"
     )
     return PoolingTraits(known.get(text), is_causal)

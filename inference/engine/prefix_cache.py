@@ -68,8 +68,8 @@ class PrefixCache:
     running sequences. `on_evict` hears of each entry that is given up, while it is still there.
 
     Siblings (GenerationRequest.sibling_group) have one prompt, and whoever asked for them pays for it
-    once: they share it however short it is, and with `can_share_siblings` also where the cache is not
-    enabled.
+    once: they share it however short it is, also where the cache is not enabled. With `is_whole_only` (a
+    memory of which nothing can be cut) they can have it only while somebody has exactly what they want.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class PrefixCache:
         max_entries: int,
         min_tokens: int,
         max_cells: int,
-        can_share_siblings: bool = False,
+        is_whole_only: bool = False,
         on_evict: Callable[[int], None] = lambda entry: None,
     ) -> None:
         self.is_enabled = is_enabled
-        self._has_tree = is_enabled or can_share_siblings
+        self._is_whole_only = is_whole_only
         self.min_tokens = min_tokens
         self._num_cells = num_cells
         self._max_entries = max_entries
@@ -180,7 +180,7 @@ class PrefixCache:
         beginning to one that may be shared (Sequence.uncut). Of those of the same `group` ("": none) any
         beginning will do.
         """
-        if not self._has_tree or (not self.is_enabled and not group):
+        if not self.is_enabled and not group:
             return PrefixMatch()
         most = len(token_ids) - 1
         source_id, num_tokens, leader_id, num_awaited = -1, 0, -1, 0
@@ -195,9 +195,14 @@ class PrefixCache:
                 if holder == own_id or length < least:
                     continue
                 num_there = min(length, self._ledger.length(holder))
+                if self._is_whole_only and self._ledger.length(holder) >= length:
+                    # Exactly so many it has now, or will not have any more.
+                    if self._ledger.length(holder) == most > num_tokens:
+                        source_id, num_tokens = holder, most
+                    continue
                 if uncut is not None:
                     num_there = uncut(num_there)
-                if num_there > num_tokens and num_there >= least:
+                if num_there > num_tokens and num_there >= least and not self._is_whole_only:
                     source_id, num_tokens = holder, num_there
                 is_closer = length == num_awaited and least < self._least(leader_id, group)
                 if (length > num_awaited or is_closer) and holder in leader_ids:
@@ -217,10 +222,9 @@ class PrefixCache:
     def open(self, namespace: str, prompt: TokenArray, group: str = "") -> int:
         """An id for a new sequence. There is one as long as no more run than there are lanes."""
         sequence_id = self._ledger.open()
-        if self._has_tree:
-            self._tree.insert(sequence_id, namespace, prompt)
-            if group:
-                self._groups[sequence_id] = group
+        self._tree.insert(sequence_id, namespace, prompt)
+        if group:
+            self._groups[sequence_id] = group
         return sequence_id
 
     def share(self, match: PrefixMatch, sequence_id: int) -> None:
@@ -247,9 +251,6 @@ class PrefixCache:
     def retire(self, sequence_id: int, computed: TokenArray | None) -> Retirement:
         """A sequence ended; `computed` are the tokens that have cells, None where they are not worth
         keeping. What it makes superfluous goes, and what goes beyond the limits."""
-        if not self._has_tree:
-            self._ledger.close(sequence_id)
-            return Retirement(0, (sequence_id,))
         namespace = self._tree.namespace(sequence_id)
         self._tree.remove(sequence_id)
         group = self._groups.pop(sequence_id, "")
@@ -309,7 +310,7 @@ class PrefixCache:
         """How many of these tokens become an entry; 0 where there are too few, or an entry has them
         (then which one, else -1). However few they are, a sibling may still come for them."""
         num_tokens = min(len(computed), self._max_cells)
-        if not self._max_entries or num_tokens < (1 if group else self.min_tokens):
+        if not self.is_enabled or not self._max_entries or num_tokens < (1 if group else self.min_tokens):
             return 0, -1
         for overlap in self._tree.overlaps(namespace, computed[:num_tokens])[:1]:
             if overlap.num_tokens == num_tokens:

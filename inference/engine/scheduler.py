@@ -6,6 +6,10 @@ decodes come first, and prompts share what is left of a budget (pacing.py).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+from inference.engine.adapter_turns import AdapterTurns
 from inference.engine.config import EngineConfig
 from inference.engine.drafting.speculation import Speculation
 from inference.engine.model_runner import ModelRunner
@@ -41,10 +45,19 @@ class Scheduler:
     A sequence whose cells were given up comes back when its tokens fit again with some room to
     grow, the oldest first; until then nobody new should be let in. Where nothing else runs, it comes
     back whatever held ones have: they give it up if need be.
+
+    A batch has one set of adapters: where there are others, they take turns (adapter_turns.py) by the
+    clock `now`.
     """
 
     def __init__(
-        self, config: EngineConfig, runner: ModelRunner, pacer: PrefillPacer, speculation: Speculation
+        self,
+        config: EngineConfig,
+        runner: ModelRunner,
+        pacer: PrefillPacer,
+        speculation: Speculation,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._num_cells = runner.num_cells
         self._max_outputs = runner.max_outputs
@@ -54,6 +67,9 @@ class Scheduler:
         self._speculation = speculation
         self._sequences: list[Sequence] = []
         self._num_preempted = 0
+        self._turns = AdapterTurns(now)
+        # While nobody wants adapters, nobody is asked.
+        self._num_adapted = 0
         self._last_plan: StepPlan | None = None
         self._was_media = False
         self._was_scoring = False
@@ -69,11 +85,13 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         self._sequences.append(sequence)
+        self._num_adapted += bool(sequence.adapters)
         self._speculation.add(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take an ended sequence out; `sequence.end()` is for its owner to call, before or after."""
         self._sequences.remove(sequence)
+        self._num_adapted -= bool(sequence.adapters)
         self._speculation.remove(sequence)
         self._last_plan = None  # which holds on to it
         self._num_preempted = sum([other.state is PREEMPTED for other in self._sequences])
@@ -81,12 +99,15 @@ class Scheduler:
     def schedule(self) -> StepPlan | None:
         """The next batch, or None where nothing can be computed. Good until the next call: steady
         decoding reuses its arrays."""
-        decoding = [sequence for sequence in self._sequences if sequence.state is DECODING]
+        sequences, num_idle = self._sequences, self._num_preempted
+        if self._num_adapted:
+            sequences, num_idle = self._turns.take(sequences), 0
+        decoding = [sequence for sequence in sequences if sequence.state is DECODING]
         prefills: list[PrefillChunk] = []
-        if len(decoding) + self._num_preempted < len(self._sequences):
+        if len(decoding) + num_idle < len(sequences):
             waiting = [
                 sequence
-                for sequence in self._sequences
+                for sequence in sequences
                 if sequence.state is PREFILLING and not sequence.num_to_restore
             ]
             media = [sequence for sequence in waiting if media_run(sequence) is not None]
@@ -227,6 +248,9 @@ class Scheduler:
             raise AssertionError("an ended sequence is still scheduled")
         if states.count(PREEMPTED) != self._num_preempted:
             raise AssertionError(f"{states.count(PREEMPTED)} are preempted, not {self._num_preempted}")
+        num_adapted = len([sequence for sequence in self._sequences if sequence.adapters])
+        if num_adapted != self._num_adapted:
+            raise AssertionError(f"{num_adapted} have adapters, not {self._num_adapted}")
         orders = [sequence.order for sequence in self._sequences]
         if orders != sorted(set(orders)):
             raise AssertionError(f"sequences are out of order: {orders}")

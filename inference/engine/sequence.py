@@ -69,6 +69,7 @@ class Sequence:
     __slots__ = (
         "_generated",
         "_known",
+        "adapters",
         "grant",
         "is_announced",
         "lane",
@@ -86,6 +87,7 @@ class Sequence:
         "order",
         "request",
         "sequence_id",
+        "sibling_place",
         "sink",
         "state",
         "submission",
@@ -113,6 +115,7 @@ class Sequence:
         # By how much the position of a generated token is less than its number.
         self.num_saved_positions = sum([run.num_saved_positions for run in request.media])
         self.max_tokens = request.max_tokens
+        self.adapters = request.adapters
         self.watch = None if request.signals is None else SignalWatch(request.signals)
         self.num_computed = 0
         # Tokens of the prompt that are known to be as likely as they are, or of which nobody asks that.
@@ -123,6 +126,8 @@ class Sequence:
         self.num_to_restore = 0
         # A batch is to end at so many of its tokens, where its state is copied (checkpoints.py); 0: none.
         self.next_place = 0
+        # And where others wait for all of it (kv_memory.py).
+        self.sibling_place = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
         self._generated: list[int] = []

@@ -24,13 +24,15 @@ def media_run(sequence: Sequence) -> MediaRun | None:
 def num_alike(sequence: Sequence) -> int:
     """How many of the tokens to compute may be in one batch: all, up to where embeddings begin or
     end, since llama.cpp takes a batch of tokens or one of embeddings, or where its state is copied."""
-    if sequence.next_place > sequence.num_computed:
-        return sequence.next_place - sequence.num_computed
+    begin, end = sequence.num_computed, sequence.num_tokens
+    for place in (sequence.next_place, sequence.sibling_place):
+        if begin < place < end:
+            end = place
     for run in sequence.request.media:
-        if sequence.num_computed < run.end:
-            border = run.start if sequence.num_computed < run.start else run.end
-            return border - sequence.num_computed
-    return sequence.num_remaining
+        if begin < run.end:
+            end = min(end, run.start if begin < run.start else run.end)
+            break
+    return end - begin
 
 
 def next_position(sequence: Sequence) -> int:

@@ -9,23 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from accounts.contracts import Principal
 from inference.domain.clock import Clock
 from inference.domain.errors import ModelNotFound, ServiceUnavailable, SkippyError
 from inference.domain.model import ListedModel
 from inference.domain.model_settings import ModelSettings, ModelState, ModelStatus, ModelStore
+from inference.engine.load_error import ModelDoesNotFit
 from inference.engine.load_order import LoadOrder
 from inference.hosting.condition import FleetCondition
 from inference.hosting.hosted_model import HostedModel
 from inference.hosting.lease import ModelLease
 from inference.hosting.loaded_model import LoadedModel, ModelStatistics
 from inference.hosting.standing import Standing
-from inference.hosting.workshop import ModelWorkshop
+from inference.hosting.workshop import ModelSizes, ModelWorkshop
 from inference.services.model_access import models_of
-from inference.services.model_catalog import ModelCatalog
+from inference.services.model_catalog import FoundModel, MayUse, ModelCatalog
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +44,14 @@ class Fleet:
         self, store: ModelStore, workshop: ModelWorkshop, *, clock: Clock, drain_grace_s: float
     ) -> None:
         self.catalog = ModelCatalog()
+        self.rows: tuple[ModelSettings, ...] = ()
+        """What the store said last."""
         self._store = store
         self._workshop = workshop
         self._clock = clock
         self._drain_grace_s = drain_grace_s
         self._models: dict[int, HostedModel] = {}
         self._leaving: list[HostedModel] = []
-        self._rows: tuple[ModelSettings, ...] = ()
         self._is_read = False
         self._is_away = False
         self._is_settled = False
@@ -115,7 +116,7 @@ class Fleet:
             self._is_away = True
             return
         self._is_away = False
-        if rows != self._rows or not self._is_read:
+        if rows != self.rows or not self._is_read:
             self._take_over(rows)
         self._is_read = True
 
@@ -132,25 +133,34 @@ class Fleet:
         for model in self._models.values():
             model.retire()
             self._leaving.append(model)
-        self._models, self._rows = models, rows
+        self._models, self.rows = models, rows
         self.catalog = ModelCatalog(rows)
 
     def _host(self, settings: ModelSettings) -> HostedModel:
         return HostedModel(
             settings,
             workshop=self._workshop,
-            room=self._room,
+            load=self._load,
             clock=self._clock,
             drain_grace_s=self._drain_grace_s,
             on_change=self.refresh,
         )
 
-    @asynccontextmanager
-    async def _room(self, model: HostedModel, order: LoadOrder) -> AsyncIterator[None]:
-        """One load at a time: each has all cores that the answers leave, and finds the memory as the one
-        before has left it."""
+    async def _load(self, order: LoadOrder, sizes: ModelSizes) -> LoadedModel:
+        """One at a time: each load has all cores that the answers leave, and finds the memory as the one
+        before has left it. Where it does not fit, those on demand that nobody uses make room, the one first
+        that was used least recently."""
         async with self._loading:
-            yield
+            while True:
+                others = self.loaded()
+                others_bytes = sum([one.mapped_bytes for one in others]) if others else None
+                try:
+                    return await self._workshop.load(replace(order, others_bytes=others_bytes), sizes)
+                except ModelDoesNotFit:
+                    idle = [model for model in self._all if model.is_idle]
+                    if not idle:
+                        raise
+                    await min(idle, key=lambda model: model.last_used_ts).evict()
 
     async def _report(self) -> None:
         """Said where it is new, and now and then that the process lives."""
@@ -185,7 +195,7 @@ class Fleet:
         may_use = models_of(principal)
         if name is None:
             return self._models[self.catalog.default(may_use=may_use).row_id]
-        return self._models[self.catalog.model(name, may_use=may_use).row_id]
+        return self._models[self.catalog.model(name, may_use=may_use).settings.row_id]
 
     def id_of(self, name: str, principal: Principal) -> str:
         """The id of what a caller means by `name`; as it was said, where there is nothing of that name."""
@@ -197,17 +207,35 @@ class Fleet:
     async def acquire(self, name: str | None, principal: Principal, *, limit_s: float | None) -> ModelLease:
         """A lease of the model; one that loads on demand is waited for, at most `limit_s`. Raises as
         `find`, and ServiceUnavailable where the model is going, coming, or cannot be had."""
-        return await self.find(name, principal).acquire(limit_s=limit_s)
+        lease = await self.find(name, principal).acquire(limit_s=limit_s)
+        if name is not None:
+            try:
+                self._name_adapter(lease, name, models_of(principal))
+            except BaseException:
+                lease.release()
+                raise
+        return lease
+
+    def _name_adapter(self, lease: ModelLease, name: str, may_use: MayUse) -> None:
+        """Let the lease's model be the one that was named, where an adapter is in its name."""
+        found = self.catalog.model(name, may_use=may_use)
+        if found.adapter:
+            lease.model = lease.model.named(found.adapter, may_choose=may_use(found.settings))
 
     def listed(self, principal: Principal) -> list[ListedModel]:
         """What a caller may use. One that an operator has unloaded is none of it."""
-        rows = self.catalog.models(may_use=models_of(principal))
-        models = [self._models[row.row_id] for row in rows]
+        found = self.catalog.variants(may_use=models_of(principal))
+        listed = [(self._models[one.settings.row_id], one) for one in found]
         return [
-            model.listed
-            for model in models
+            _listed(model, one)
+            for model, one in listed
             if model.standing is not Standing.UNLOADED or model.state is ModelState.DRAINING
         ]
+
+    def listed_one(self, name: str, principal: Principal) -> ListedModel:
+        """One of them by any name. Raises as `find`."""
+        model = self.find(name, principal)
+        return _listed(model, self.catalog.model(name, may_use=models_of(principal)))
 
     # -- what is told of it -----------------------------------------------------------------------
 
@@ -220,7 +248,11 @@ class Fleet:
         return [model.loaded for model in self._all if model.loaded is not None]
 
     def known_ids(self) -> list[str]:
-        return [row.id for row in self._rows]
+        return [row.id for row in self.rows]
+
+    def recorded_ids(self) -> list[str]:
+        """What records may say of a request's model."""
+        return [found.id for found in self.catalog.variants()]
 
     def statuses(self) -> tuple[ModelStatus, ...]:
         return tuple([model.status for model in self._models.values()])
@@ -266,3 +298,9 @@ def _told_states(statuses: tuple[ModelStatus, ...] | None) -> list[tuple[object,
     if statuses is None:
         return None
     return [(one.row_id, one.state, one.revision, one.cause) for one in statuses]
+
+
+def _listed(model: HostedModel, found: FoundModel) -> ListedModel:
+    if not found.adapter:
+        return model.listed
+    return replace(model.listed, id=found.id, parent=found.settings.id)

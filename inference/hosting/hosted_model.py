@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from inference.domain.clock import Clock
-from inference.domain.errors import ServiceUnavailable, SkippyError
+from inference.domain.errors import SkippyError
 from inference.domain.model import ListedModel, ModelDescription
 from inference.domain.model_settings import ModelSettings, ModelState, ModelStatus
 from inference.engine.load_error import ModelLoadError
@@ -25,15 +23,16 @@ from inference.engine.load_order import LoadOrder
 from inference.hosting.lease import ModelLease
 from inference.hosting.load_waiters import LoadWaiters
 from inference.hosting.loaded_model import LoadedModel
+from inference.hosting.refusals import check_worth_waiting, has_failed, not_loaded, still_loading
 from inference.hosting.retries import Retries
 from inference.hosting.standing import Situation, Standing, Step, load_key, next_step, standing_of
-from inference.hosting.workshop import ModelWorkshop
+from inference.hosting.workshop import ModelSizes, ModelWorkshop
 
 _log = logging.getLogger(__name__)
 
 UNEXPECTED = "an unexpected fault (see the log)"
-Room = Callable[["HostedModel", LoadOrder], AbstractAsyncContextManager[None]]
-"""Entered before memory is taken and left when it is; raises ModelLoadError where there is none."""
+LoadInto = Callable[[LoadOrder, ModelSizes], Awaitable[LoadedModel]]
+"""Loads when it is this model's turn, where there is memory for it. Raises ModelLoadError."""
 
 
 class HostedModel:
@@ -45,7 +44,7 @@ class HostedModel:
         settings: ModelSettings,
         *,
         workshop: ModelWorkshop,
-        room: Room,
+        load: LoadInto,
         clock: Clock,
         drain_grace_s: float,
         on_change: Callable[[], None],
@@ -59,7 +58,7 @@ class HostedModel:
         self.is_stuck = False
         """Its engine hangs and holds what it has: only a new process helps."""
         self._workshop = workshop
-        self._room = room
+        self._load_into = load
         self._clock = clock
         self._drain_grace_s = drain_grace_s
         self._on_change = on_change
@@ -99,7 +98,12 @@ class HostedModel:
             return
         self.settings = settings
         self._defaults = self._workshop.request_defaults(settings)
-        if self.is_outdated or self.state is ModelState.FAILED:
+        if self.state is ModelState.FAILED and not self.is_stuck:
+            # Whatever was changed may be what helps: what failed before does not count any more.
+            self._retries.reset()
+            self._made_of = ()
+            self._set(ModelState.UNLOADED)
+        elif self.is_outdated:
             self._retries.reset()
         elif self.loaded is not None:
             self.loaded.take_over(settings, self._defaults)
@@ -132,6 +136,8 @@ class HostedModel:
         self._is_retired = True
         while self._task is not None:
             self.begin_stop()
+            if self.loaded is not None:
+                self.loaded.leases.give_up()
             await asyncio.wait([self._task])
         if self.loaded is not None:
             await self._free()
@@ -187,41 +193,29 @@ class HostedModel:
     async def acquire(self, *, limit_s: float | None) -> ModelLease:
         """A lease of it. Where it loads on demand, that is begun and waited for, at most `limit_s`. May be
         cancelled at any time; a load that has begun goes on. Raises ServiceUnavailable."""
-        if (problem := self._problem()) is not None:
-            raise problem
-        if self.state is ModelState.READY and not self.is_outdated:
-            assert self.loaded is not None
+        if self._refusal is not None:
+            raise self._refusal
+        serves = self.state is ModelState.READY and not self.is_outdated
+        if self.loaded is None or not serves or self.is_dead or self.standing is Standing.UNLOADED:
+            check_worth_waiting(
+                self.settings.id,
+                state=self.state,
+                standing=self.standing,
+                is_dead=self.is_dead,
+                retry_s=self._retries.remaining_s(self._clock.monotonic()),
+            )
+        else:
             return self.loaded.lease()
         try:
             asyncio.get_running_loop().call_soon(self.advance)  # by then this one waits
             return await self._waiters.wait(limit_s)
         except TimeoutError:
-            raise ServiceUnavailable(f"The model '{self.settings.id}' is still being loaded.") from None
-
-    def _problem(self) -> ServiceUnavailable | SkippyError | None:
-        """Why nobody gets a lease now, nor would by waiting here."""
-        name, standing = self.settings.id, self.standing
-        if self._refusal is not None:
-            return self._refusal
-        if standing is Standing.UNLOADED:
-            return ServiceUnavailable(f"The model '{name}' is not loaded.")
-        if self.is_dead:
-            return ServiceUnavailable("The service cannot generate now: its engine has stopped.")
-        if self.state is ModelState.READY and not self.is_outdated:
-            return None
-        remaining_s = self._retries.remaining_s(self._clock.monotonic())
-        if self.state is ModelState.FAILED and remaining_s:
-            return ServiceUnavailable(
-                f"The model '{name}' could not be loaded.", retry_after_s=math.ceil(remaining_s)
-            )
-        if standing is Standing.LOADED:
-            return ServiceUnavailable(f"The model '{name}' is being loaded.")
-        return None
+            raise still_loading(self.settings.id) from None
 
     def _tell_waiters(self) -> None:
         """Whoever waits for what will not come any more need not wait longer."""
         if self.standing is Standing.UNLOADED:
-            self._waiters.fail(ServiceUnavailable(f"The model '{self.settings.id}' is not loaded."))
+            self._waiters.fail(not_loaded(self.settings.id))
 
     # -- from state to state ----------------------------------------------------------------------
 
@@ -301,8 +295,7 @@ class HostedModel:
         self._set(ModelState.LOADING)
         try:
             order, sizes = await self._workshop.prepare(settings, self._note_progress)
-            async with self._room(self, order):
-                loaded = await self._workshop.load(order, sizes)
+            loaded = await self._load_into(order, sizes)
         except ModelLoadError as problem:
             # What the operator did or lacks, in one sentence: a traceback would only hide it.
             _log.critical("the model %s could not be loaded: %s", settings.id, problem)
@@ -332,9 +325,8 @@ class HostedModel:
         self._retries.note_failure(self._clock.monotonic(), healthy_s=healthy_s)
         self._set(ModelState.FAILED, cause)
         if not self.is_outdated:
-            remaining_s = math.ceil(self._retries.remaining_s(self._clock.monotonic()))
-            message = f"The model '{self.settings.id}' could not be loaded."
-            self._waiters.fail(ServiceUnavailable(message, retry_after_s=max(1, remaining_s)))
+            retry_s = self._retries.remaining_s(self._clock.monotonic())
+            self._waiters.fail(has_failed(self.settings.id, retry_s))
 
     async def _unload(self) -> None:
         """Those who use it may go on for a while; the rest is ended in-band."""

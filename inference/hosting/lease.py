@@ -49,6 +49,7 @@ class LeaseBook:
         self._held: set[ModelLease] = set()
         self._is_free = asyncio.Event()
         self._is_free.set()
+        self._is_given_up = False
         self._last_used_ts = clock.monotonic()
 
     @property
@@ -63,17 +64,23 @@ class LeaseBook:
     def acquire(self, model: ServedModel, *, waited_s: float = 0.0) -> ModelLease:
         lease = ModelLease(self, model, waited_s)
         self._held.add(lease)
-        self._is_free.clear()
+        if not self._is_given_up:
+            self._is_free.clear()
         return lease
 
     async def until_free(self, limit_s: float) -> bool:
-        """Wait until nobody has a lease; False after `limit_s`."""
+        """Wait until nobody has a lease; False after `limit_s`, or once nobody is to wait any more."""
         try:
             async with asyncio.timeout(limit_s):
                 await self._is_free.wait()
         except TimeoutError:
-            return not self._held
-        return True
+            pass
+        return not self._held
+
+    def give_up(self) -> None:
+        """The service ends: nobody waits for leases that are still held."""
+        self._is_given_up = True
+        self._is_free.set()
 
     def _release(self, lease: ModelLease) -> None:
         self._held.remove(lease)
@@ -83,7 +90,7 @@ class LeaseBook:
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless it says that it is free exactly while it is."""
-        assert self._is_free.is_set() is not bool(self._held), repr(self)
+        assert self._is_free.is_set() is (self._is_given_up or not self._held), repr(self)
 
     def __repr__(self) -> str:
         return f"<LeaseBook: {len(self._held)} held>"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.clock import Clock
 from inference.domain.model_settings import ModelSettings
+from inference.engine.memory_plan import HOST
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Stall, Watchdog
 from inference.hosting.lease import LeaseBook, ModelLease
@@ -36,6 +37,7 @@ class LoadedModel:
         *,
         watchdog: Watchdog,
         clock: Clock,
+        maps_weights: bool,
     ) -> None:
         self.served = served
         self.engine = engine
@@ -43,6 +45,7 @@ class LoadedModel:
         self.leases = LeaseBook(clock)
         self._watchdog = watchdog
         self._clock = clock
+        self._maps_weights = maps_weights
 
     @property
     def is_alive(self) -> bool:
@@ -52,6 +55,12 @@ class LoadedModel:
     def memory_bytes(self) -> int:
         """Of all devices together."""
         return sum([one.needed_bytes for one in self.engine.statistics().memory])
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Weights on the CPU that the system would drop for others, and calls available."""
+        memory = self.engine.statistics().memory
+        return sum([one.weights_bytes for one in memory if one.device == HOST]) if self._maps_weights else 0
 
     def lease(self, *, waited_s: float = 0.0) -> ModelLease:
         return self.leases.acquire(self.served, waited_s=waited_s)

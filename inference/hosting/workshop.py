@@ -127,7 +127,14 @@ class ModelWorkshop:
                 raise ModelLoadError(str(problem)) from None
             raise
         watchdog = Watchdog(self._settings.watchdog_s)
-        return LoadedModel(served, engine, admissions[-1], watchdog=watchdog, clock=self._clock)
+        return LoadedModel(
+            served,
+            engine,
+            admissions[-1],
+            watchdog=watchdog,
+            clock=self._clock,
+            maps_weights=order.config.hardware.maps_weights,
+        )
 
     async def _serve(self, settings: ModelSettings, engine: Engine) -> ServedModel:
         defaults = self.request_defaults(settings)

@@ -73,9 +73,10 @@ class LiveListener:
             self.is_listening = True
             while True:
                 await _readable(connection)
-                asked = [notify.payload async for notify in connection.notifies(timeout=0)]
-                for payload in asked:
-                    await self._answer(connection, payload)
+                # What comes while one is answered is read with that answer: nothing is readable then.
+                while asked := [notify.payload async for notify in connection.notifies(timeout=0)]:
+                    for payload in asked:
+                        await self._answer(connection, payload)
         finally:
             await connection.close()
 

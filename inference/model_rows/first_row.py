@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from inference.domain.adapters import AdapterSettings
 from inference.domain.model import canonical_model_id
 from inference.domain.model_settings import LoadPolicy, ModelSettings
 from inference.domain.speculation import SpeculationSettings
@@ -25,6 +26,7 @@ class FirstModel:
     id: str
     source: str
     projector_source: str = ""
+    adapters: tuple[AdapterSettings, ...] = ()
     is_named: bool = True
     speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
 
@@ -55,6 +57,7 @@ def _settings(first: FirstModel) -> ModelSettings:
         is_default=True,
         load_policy=LoadPolicy.ALWAYS,
         has_embeddings=True,
+        adapters=first.adapters,
         speculation=first.speculation,
     )
 

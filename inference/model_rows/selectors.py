@@ -8,6 +8,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Prefetch, QuerySet
 from django.db.models.functions import Now
 
+from accounts.models import ApiKey, Team, UserPolicy
 from inference.domain.errors import ModelNotFound
 from inference.domain.model import canonical_model_id
 from inference.domain.model_settings import ModelSettings
@@ -62,8 +63,15 @@ def model_row_named(name: str) -> ModelRow:
     return found
 
 
-def model_names_unknown(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `names` that no model has: keys that are held to them open less than it seems."""
-    canonical = {name: canonical_model_id(name) for name in names}
-    known = set(ModelName.objects.filter(name__in=canonical.values()).values_list("name", flat=True))
-    return tuple(name for name, wanted in canonical.items() if wanted not in known)
+def model_names_dangling() -> list[str]:
+    """Names to which keys, users or teams are held and which no model has: those open less than it seems."""
+    named: set[str] = set()
+    for rows in (ApiKey.objects.filter(revoked_at=None), UserPolicy.objects.all(), Team.objects.all()):
+        for names in rows.exclude(allowed_models=[]).values_list("allowed_models", flat=True):
+            named.update(names)
+    known = set(
+        ModelName.objects.filter(name__in={canonical_model_id(name) for name in named}).values_list(
+            "name", flat=True
+        )
+    )
+    return sorted(name for name in named if canonical_model_id(name) not in known)

@@ -46,6 +46,15 @@ def model_row_get(*, row_id: int) -> ModelRow:
     return found
 
 
+def model_check(*, settings: ModelSettings, row_id: int | None) -> None:
+    """Whether this could be written now, as a new row (`row_id` None) or over that one; for forms, which show
+    what is wrong before anything is done. Raises InvalidRequest, Conflict and ModelNotFound."""
+    row = None if row_id is None else model_row_get(row_id=row_id)
+    check_settings(settings, checks=model_checks(), before=None if row is None else settings_of(row))
+    _check_names_free(row or ModelRow(), settings)
+    _check_access(settings)
+
+
 def model_create(*, settings: ModelSettings, is_enabled: bool = True) -> ModelRow:
     """A new row; its id, revision and `wants_loaded` are not taken from `settings`."""
     with model_rows_changing():

@@ -18,13 +18,16 @@ class PostgresModelStore:
     def __init__(self, process: ServingProcess, *, first: FirstModel | None = None) -> None:
         self._process = process
         self._first = first
+        self.has_made_first = False
+        """Before this start there was no model."""
 
     def __repr__(self) -> str:
         return f"<PostgresModelStore of {self._process.name}>"
 
     async def settings(self) -> tuple[ModelSettings, ...]:
         if self._first is not None:
-            await in_database(partial(model_row_ensure, first=self._first))
+            made = await in_database(partial(model_row_ensure, first=self._first))
+            self.has_made_first = made is not None
             self._first = None
         return await in_database(model_settings_read)
 

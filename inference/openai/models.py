@@ -18,7 +18,7 @@ def model_object(model: ListedModel) -> dict[str, object]:
 
     `state` is where it is in its life; `context_length` bounds prompt and answer of one request together
     (`max_model_len` is the same under vLLM's name); `default_sampling` is what applies where a request says
-    nothing, which differs from OpenAI's.
+    nothing, which differs from OpenAI's. What has a `parent` is that model with one of its adapters.
     """
     head: dict[str, object] = {
         "id": model.id,
@@ -27,6 +27,8 @@ def model_object(model: ListedModel) -> dict[str, object]:
         "owned_by": OWNER,
         "state": model.state.value,
     }
+    if model.parent:
+        head["parent"] = model.parent
     description = model.description
     if description is None:
         return head

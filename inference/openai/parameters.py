@@ -80,7 +80,6 @@ _BOTH: Mapping[str, Refusal] = {
     "include_stop_str_in_output": _NOT_FALSE,
     "skip_special_tokens": Refusal(_exactly(True)),
     "truncate_prompt_tokens": _ALWAYS,
-    "lora": _NOT_EMPTY_LIST,
     "image_data": _NOT_EMPTY_LIST,
 }
 
@@ -106,7 +105,6 @@ RESPONSE_REFUSALS: Mapping[str, Refusal] = {**CHAT_REFUSALS, "n": _ONE_CHOICE}
 
 COMPLETION_REFUSALS: Mapping[str, Refusal] = {
     **_BOTH,
-    "suffix": Refusal(_exactly("")),
     "top_logprobs": Refusal(_never, "Use 'logprobs'."),
     # Ignored, it would cut answers at 16 tokens and look like a bad model.
     "max_completion_tokens": Refusal(_never, "Use 'max_tokens'."),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inference.domain.adapters import AdapterChoice
 from inference.domain.constraint import ConstraintSpec
 from inference.domain.conversation import Conversation, TemplateOptions
 from inference.domain.messages import ChatMessage
@@ -148,7 +149,7 @@ class OutputRequest:
     for logprobs at all. `timeout_s` can only lower the service's own limit.
     `constraint` is what the answer has to be, and `constraint_param` the field that says so; `says_form`
     is also true of requests that ask for plain text in so many words.
-    `num_choices` answers are wanted to each prompt.
+    `num_choices` answers are wanted to each prompt. `adapters` None says nothing of them.
     `ignored_parameters` names what nobody defines, cleaned for use in a header.
     """
 
@@ -170,6 +171,7 @@ class OutputRequest:
     constraint: ConstraintSpec | None = None
     constraint_param: str = ""
     says_form: bool = False
+    adapters: tuple[AdapterChoice, ...] | None = None
     speculation: SpeculationChoice | None = None
     ignored_parameters: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ from typing import Any
 from inference.domain.conversation import Conversation
 from inference.domain.errors import InvalidRequest
 from inference.domain.reasoning import EFFORTS
+from inference.openai.adapter_fields import read_adapters
 from inference.openai.fields import Fields, kind_of
 from inference.openai.json_body import parse_object
 from inference.openai.message_parts import parse_messages
@@ -106,7 +107,10 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
     prompts = parse_prompts(fields)
     num_choices = fields.integer("n", 1, MAX_CHOICES) or 1
     best_of = _best_of(fields, num_choices)
+    suffix = fields.string("suffix") or None
     is_echo = fields.boolean("echo") or False
+    if is_echo and suffix is not None:
+        raise fields.fail("echo", "it cannot be used with 'suffix': the answer is to stand in between")
     # Nothing but the prompt and its scores: there is something to send, if it is to be sent.
     max_tokens = fields.integer("max_tokens", 0 if is_echo else 1, MAX_INT32)
     check_refused(fields, COMPLETION_REFUSALS)
@@ -121,7 +125,9 @@ def parse_completion_request(body: bytes, *, strict_fields: bool) -> CompletionR
         ignored=[],
         strict_fields=strict_fields,
     )
-    return CompletionRequest(prompts=prompts, best_of=best_of, is_echo=is_echo, **output_members(shared))
+    return CompletionRequest(
+        prompts=prompts, best_of=best_of, is_echo=is_echo, suffix=suffix, **output_members(shared)
+    )
 
 
 def read_model(fields: Fields) -> str:
@@ -167,6 +173,7 @@ def read_output(
         prompt_cache_retention=fields.choice("prompt_cache_retention", CACHE_RETENTIONS),
         constraint=None if output_format is None else output_format.spec,
         constraint_param="" if output_format is None else output_format.param,
+        adapters=read_adapters(fields),
         speculation=read_speculation(fields),
         says_form=any(fields.take(name) is not None for name in FORMAT_FIELDS),
     )

@@ -19,7 +19,7 @@ from datetime import datetime
 
 from inference.domain.chat_prompt import ChatPrompt
 from inference.domain.conversation import Conversation
-from inference.domain.errors import InvalidRequest
+from inference.domain.errors import InvalidRequest, UnsupportedParameter
 from inference.domain.media import MediaPiece
 from inference.domain.media_run import MediaPlace
 from inference.domain.model import ModelDescription
@@ -27,6 +27,7 @@ from inference.domain.tokenizer import Tokenizer
 from inference.prompting.chat_rendering import render_chat
 from inference.prompting.chat_template import CHATML, CHATML_CONTROL_TEXTS, ChatTemplate
 from inference.prompting.control_text import ControlTexts, PromptMarks, Segment
+from inference.prompting.infill import infill_prompt
 from inference.prompting.media_places import check_all_placed, cut_at_marks, put_media
 from inference.prompting.template_library import PreparedTemplate, TemplateLibrary
 from inference.prompting.template_turns import with_one_system_role
@@ -164,6 +165,7 @@ class PromptBuilder:
             template_source=prepared.source,
             is_emulated=is_emulated,
             media=tuple(places),
+            boundary=self._boundary(ids, marks.segments(rendered.answer_begin)),
         )
 
     def _needs_emulation(self, prepared: PreparedTemplate, conversation: Conversation) -> bool:
@@ -190,6 +192,27 @@ class PromptBuilder:
             times.num_text_bytes = text_bytes(prompt)
             times.tokenize_s = time.monotonic() - began_ts
         return self._checked(tuple(ids), "prompt")
+
+    def infill(self, prompt: str | tuple[int, ...], suffix: str, times: PromptTimes) -> tuple[int, ...]:
+        """The prompt for what is missing between `prompt` and `suffix`. Raises as `completion`, and with
+        param "suffix" where the model cannot fill in."""
+        tokens = self._tokenizer.infill
+        if tokens is None:
+            raise UnsupportedParameter(
+                "'suffix' is not supported by this model: it has no tokens for filling in.", param="suffix"
+            )
+        num_bytes = text_bytes(suffix) + (text_bytes(prompt) if isinstance(prompt, str) else 0)
+        self.check_size(num_bytes, param="prompt")
+        began_ts = time.monotonic()
+        behind = self._tokenizer.tokenize(suffix, add_special=False, parse_special=False)
+        if isinstance(prompt, str):
+            before = self._tokenizer.tokenize(prompt, add_special=False, parse_special=False)
+        else:
+            self.check_token_ids(prompt)
+            before = list(prompt)
+        times.num_text_bytes = num_bytes
+        times.tokenize_s = time.monotonic() - began_ts
+        return self._checked(infill_prompt(tokens, before, behind), "prompt")
 
     def check_size(self, num_bytes: int, *, param: str) -> None:
         """Raise ContextLengthExceeded for texts that cannot fit, by their UTF-8 bytes alone."""
@@ -243,6 +266,17 @@ class PromptBuilder:
             else:
                 ids += self._continued(segment)
         return tuple(ids)
+
+    def _boundary(self, ids: tuple[int, ...], answer_begin: Sequence[Segment]) -> int:
+        """How many tokens come before the answer's beginning, if that is the end of `ids` by itself: so it
+        is where it begins with a control token. 0: nobody knows."""
+        end: list[int] = []
+        for segment in answer_begin:
+            end += self._tokenizer.tokenize(
+                segment.text, add_special=False, parse_special=not segment.is_plain
+            )
+        is_there = bool(end) and len(end) < len(ids) and ids[-len(end) :] == tuple(end)
+        return len(ids) - len(end) if is_there else 0
 
     def _continued(self, segment: Segment) -> list[int]:
         """A segment that continues a word, in a vocabulary that begins each text with a space.

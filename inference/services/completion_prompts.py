@@ -47,11 +47,18 @@ def completion_prompts(
 ) -> list[CompletionPrompt]:
     """Raises InvalidRequest and ContextLengthExceeded, with param "prompt" or "suffix"."""
     found: list[CompletionPrompt] = []
+    num_text_bytes, tokenize_s = 0, 0.0
     for prompt in request.prompts:
-        token_ids = model.prompts.completion(prompt, times)
+        if request.suffix is None:
+            token_ids = model.prompts.completion(prompt, times)
+        else:
+            token_ids = model.prompts.infill(prompt, request.suffix, times)
+        num_text_bytes += times.num_text_bytes
+        tokenize_s += times.tokenize_s
         echoed = None
         if request.is_echo:
             sent = prompt if isinstance(prompt, str) else None
             echoed = echoed_text(model.tokenizer, token_ids, sent)
         found.append(CompletionPrompt(model, request, token_ids, echoed))
+    times.num_text_bytes, times.tokenize_s = num_text_bytes, tokenize_s
     return found

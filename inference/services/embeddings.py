@@ -145,6 +145,8 @@ class _Counted:
 def _backend(model: ServedModel) -> EmbeddingBackend:
     if model.embeddings is None:
         raise InvalidRequest("This model computes no embeddings.", param="model")
+    if model.adapter:
+        raise InvalidRequest("Embeddings are computed without adapters: name the model alone.", param="model")
     return model.embeddings
 
 

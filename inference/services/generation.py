@@ -30,6 +30,7 @@ from inference.openai.protocol import (
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
 from inference.prompting.token_limit import resolve_max_tokens
+from inference.services.adapter_choice import chosen_adapters
 from inference.services.answer_group import AnswerGroup
 from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
@@ -101,6 +102,7 @@ class GenerationService:
             lifecycle,
             constraint=constraint,
         )
+        generation = replace(generation, prefix_boundary=prompt.boundary)
         await _reserve([generation], caller, request)
         if items:
             began_ts = time.monotonic()
@@ -191,6 +193,12 @@ class GenerationService:
                 "Invalid 'mirostat_mode': it needs a temperature above 0, and this model's default is 0.",
                 param="mirostat_mode",
             )
+        adapters = chosen_adapters(
+            model.settings.adapters,
+            request.adapters,
+            named=model.adapter,
+            may_choose=model.may_choose_adapters,
+        )
         return GenerationRequest(
             request_id=lifecycle.identity.request_id,
             prompt_token_ids=prompt,
@@ -203,7 +211,9 @@ class GenerationService:
                 user_id=caller.user_id,
                 prompt_cache_key=request.prompt_cache_key,
                 is_shared=self._has_shared_prefixes,
+                adapters=adapters,
             ),
+            adapters=adapters,
             cache_retention=CacheRetention(request.prompt_cache_retention or ""),
             user_id=caller.user_id,
             priority=caller.priority,

@@ -6,13 +6,16 @@ from functools import partial
 
 from accounts.contracts import Principal
 from inference.domain.model_settings import ModelSettings
-from inference.services.model_catalog import MayUse
+from inference.services.model_catalog import MayUse, adapter_model_id
 
 
-def may_use_model(principal: Principal, settings: ModelSettings) -> bool:
-    """Both have to allow it; a key by any name of the model. Asked at every request anew: neither is
-    remembered."""
-    by_key = any(principal.limits.allows_model(name) for name in (settings.id, *settings.aliases))
+def may_use_model(principal: Principal, settings: ModelSettings, adapter: str = "") -> bool:
+    """Both have to allow it; a key by any name of the model, which covers its adapters, or an adapter by its
+    own. Asked at every request anew: neither is remembered."""
+    names = [settings.id, *settings.aliases]
+    if adapter:
+        names += [adapter_model_id(name, adapter) for name in names]
+    by_key = principal.limits.allows_model(*names)
     return by_key and settings.access.allows(team_id=principal.team_id, key_id=principal.key_id)
 
 

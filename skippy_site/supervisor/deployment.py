@@ -19,6 +19,7 @@ import msgspec
 
 from inference.domain.model import id_from_file_name
 from skippy_site.env import Environment
+from skippy_site.model_sources import is_first_model_used
 from skippy_site.state import StateFolder
 from skippy_site.supervisor.console import Console
 from skippy_site.supervisor.discovery import (
@@ -43,6 +44,7 @@ from skippy_site.supervisor.valkey import EmbeddedValkey
 
 _STOP_MARGIN_S = 10.0
 _WORKER_GRACE_S = 15.0
+_MAX_NAMED_MODELS = 5
 
 
 class Administrator(msgspec.Struct, frozen=True):
@@ -56,10 +58,18 @@ class Administrator(msgspec.Struct, frozen=True):
         return f"Administrator({self.username})"
 
 
+class KnownModel(msgspec.Struct, frozen=True):
+    """A model that was set up before this start."""
+
+    id: str
+    source: str
+
+
 class FirstRun(msgspec.Struct, frozen=True):
     """The answer of the command `first_run`; no administrator where there was one already."""
 
     administrator: Administrator | None
+    models: tuple[KnownModel, ...] = ()
 
 
 class ModelLine(msgspec.Struct, frozen=True):
@@ -91,6 +101,7 @@ class Deployment:
         self._account_name = account_name
         self._locks: StateLocks | None = None
         self._administrator: Administrator | None = None
+        self._models: tuple[KnownModel, ...] = ()
         self._model_path = ""
         self._projector_path = ""
 
@@ -101,6 +112,16 @@ class Deployment:
             return self._environment.public_url.rstrip("/")
         host = own_address(self._environment.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self._environment.port}"
+
+    @property
+    def _served(self) -> str:
+        """The models, as people call them."""
+        names = [model.id for model in self._models]
+        if not names:
+            names = [self._environment.model_id or id_from_file_name(Path(self._model_path))]
+        rest = len(names) - _MAX_NAMED_MODELS
+        shown = ", ".join(names[:_MAX_NAMED_MODELS])
+        return f"model{'s' if len(names) > 1 else ''} {shown}{f' and {rest} more' if rest > 0 else ''}"
 
     async def start_up(self, supervisor: Supervisor) -> None:
         """See the module. Raises StartProblem with one line where the start cannot go on."""
@@ -116,12 +137,13 @@ class Deployment:
         urls = service_urls(self._environment, self._state)
         publish_urls(urls, self._state)
         await self._prepare_database(supervisor, urls)
-        model_path = await self._find_model(supervisor, urls)
-        await self._start_server(supervisor, urls, model_path)
+        sources = [model.source for model in self._models]
+        if is_first_model_used(self._environment.model, sources, self._state):
+            await self._find_model(supervisor, urls)
+        await self._start_server(supervisor, urls)
         await self._start_background(supervisor, urls)
         self._console.line(
-            f"Skippy is ready: API {self.base_url}/v1 · console {self.base_url}/admin/ · model "
-            f"{self._environment.model_id or id_from_file_name(model_path)}"
+            f"Skippy is ready: API {self.base_url}/v1 · console {self.base_url}/admin/ · {self._served}"
         )
 
     def close(self) -> None:
@@ -188,16 +210,16 @@ class Deployment:
     def _on_first_run_line(self, line: str) -> None:
         # Other lines are dropped, not shown: whatever they are, they may hold a secret.
         with contextlib.suppress(msgspec.DecodeError):
-            self._administrator = msgspec.json.decode(line, type=FirstRun).administrator
+            answer = msgspec.json.decode(line, type=FirstRun)
+            self._administrator, self._models = answer.administrator, answer.models
 
-    async def _find_model(self, supervisor: Supervisor, urls: ServiceUrls) -> Path:
+    async def _find_model(self, supervisor: Supervisor, urls: ServiceUrls) -> None:
         command = self._command(self._programs.model, urls, log_name="model")
         await supervisor.run_step(
             Step(name="finding the model", command=command, on_line=self._on_model_line)
         )
         if not self._model_path:
             raise StartProblem(f"no model was found; log: {command.log_file}")
-        return Path(self._model_path)
 
     def _on_model_line(self, line: str) -> None:
         try:
@@ -211,15 +233,15 @@ class Deployment:
         self._model_path = said.path
         self._projector_path = said.projector or self._projector_path
 
-    async def _start_server(self, supervisor: Supervisor, urls: ServiceUrls, model_path: Path) -> None:
+    async def _start_server(self, supervisor: Supervisor, urls: ServiceUrls) -> None:
         command = self._command(
             self._programs.server,
             urls,
             log_name="server",
-            extra={"SKIPPY_MODEL_PATH": str(model_path), "SKIPPY_MMPROJ_PATH": self._projector_path},
+            extra={"SKIPPY_MODEL_PATH": self._model_path, "SKIPPY_MMPROJ_PATH": self._projector_path},
             stop_grace_s=self._environment.drain_grace_s + _STOP_MARGIN_S,
         )
-        self._console.line(f"loading {model_path.name}")
+        self._console.line(f"loading {Path(self._model_path).name or 'the models'}")
         await supervisor.start(
             Service(
                 name="the server",

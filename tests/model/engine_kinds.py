@@ -39,15 +39,20 @@ class Kind:
         window only have 256 cells for one sequence (llama-kv-cache-iswa.cpp), and batches take the oldest."""
         if self.has_full_window:
             return self.can_share
-        return num_kept - WINDOW > num_tokens - 256
+        return num_kept - WINDOW >= num_tokens - 256
 
     def config(self, **sizes: int | bool) -> EngineConfig:
         """One thread, and no pacing: prompts are cut in the same places however slow the machine is. With
         few entries a memory that keeps windows only is so small that long texts lose their beginnings."""
         config = EngineConfig(
-            num_lanes=5, num_cells=2048, num_threads=1, target_step_s=1e6, max_cached_entries=2,
+            num_lanes=5,
+            num_cells=2048,
+            num_threads=1,
+            target_step_s=1e6,
+            max_cached_entries=2,
             max_ubatch_tokens=64,
-        )  # fmt: skip
+            host_cache_bytes=64 << 20,
+        )
         hardware = HardwareConfig(has_full_window=self.has_full_window)
         return replace(config, hardware=hardware, **sizes)  # type: ignore[arg-type]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason
 from inference.domain.clock import SystemClock
@@ -61,6 +62,7 @@ class SteppedEngine:
         signals: SignalRequest | None = None,
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
+        adapters: AdapterSet = (),
         speculation: SpeculationRequest | None = None,
         group: str = "",
         num_prompt_logprobs: int | None = None,
@@ -80,6 +82,7 @@ class SteppedEngine:
             signals=signals,
             constraint=constraint,
             media=media,
+            adapters=adapters,
             speculation=speculation,
             sibling_group=group,
             num_prompt_logprobs=num_prompt_logprobs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 from inference.domain.requests import SamplingParams
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel
+from tests.model.engine_kinds import KINDS, KindOfModel
 from tests.model.stepped_engine import SteppedEngine, chat
 from tests.model.test_engine_batching import F32_NOISE, distance
-from tests.model.tiny_recurrent_model import write_tiny_recurrent_model
 from tests.model.watched_engine import WatchedEngine
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
@@ -108,14 +109,30 @@ def test_a_real_model_answers_differently_and_in_words(model: LlamaModel) -> Non
         engine.check_all_free()
 
 
-def test_where_the_memory_is_one_state_all_answers_come_too(model_path: Path, tmp_path: Path) -> None:
-    path = write_tiny_recurrent_model(model_path, tmp_path / "recurrent.gguf")
-    recurrent = LlamaModel.load(path, config())
-    try:
-        with SteppedEngine(recurrent, config()) as engine:
-            sinks = submit_all(engine, SHORT)
-            engine.run()
-            assert all(len(sink.token_ids) == 6 for sink in sinks)
-            assert len({tuple(sink.token_ids) for sink in sinks}) > 1
-    finally:
-        recurrent.close()
+@pytest.fixture(params=["recurrent", "hybrid", "window", "window only"])
+def other_kind(request: pytest.FixtureRequest, model_path: Path, tmp_path: Path) -> Iterator[KindOfModel]:
+    kind = KINDS[request.param]
+    loaded = LlamaModel.load(kind.write(model_path, tmp_path / "tiny.gguf"), kind.config())
+    yield KindOfModel(kind, loaded)
+    loaded.close()
+
+
+@pytest.mark.parametrize("prompt", [SHORT, LONG])
+def test_other_kinds_of_memory_are_shared_too(other_kind: KindOfModel, prompt: tuple[int, ...]) -> None:
+    kind = other_kind.kind
+    sizes = kind.config(num_lanes=NUM_ANSWERS)
+    with WatchedEngine(other_kind.model, replace(sizes, has_prefix_cache=False)) as alone:
+        expected = submit_all(alone, prompt, group="", ignore_eos=False)
+        alone.run()
+    with WatchedEngine(other_kind.model, sizes) as together:
+        found = submit_all(together, prompt, ignore_eos=False)
+        together.run()
+        statistics = together.core.statistics(is_alive=True)
+        assert statistics.total_prefill_tokens == len(prompt) + NUM_ANSWERS - 1
+    for index in range(NUM_ANSWERS):
+        own, others = alone.logits[f"r{index}"], together.logits[f"r{index}"]
+        pairs = zip(expected[index].token_ids, found[index].token_ids, strict=False)
+        for step, (one, other) in enumerate(pairs):
+            assert distance(own[step], others[step]) < kind.noise, (index, step)
+            if one != other:
+                break

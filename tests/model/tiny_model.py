@@ -26,20 +26,23 @@ def write_tiny_model(
     pretokenizer: str | None = None,
     user_defined: Collection[str] = (),
     extra_text: Mapping[str, str] | None = None,
+    extra_ids: Mapping[str, int] | None = None,
     has_plane: bool = False,
     pooling: PoolingType | None = None,
 ) -> Path:
     """Write `target` (about 13 MB in F32) with the tokenizer of `source`; the weights are always the same.
 
     `pretokenizer` replaces `tokenizer.ggml.pre`, to reach the regular expressions that llama.cpp uses
-    for other families of models; tokens in `user_defined` are marked as such; `extra_text` adds
-    metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane. One with a `pooling`
-    says that it was made to embed.
+    for other families of models; tokens in `user_defined` are marked as such; `extra_text` and
+    `extra_ids` add metadata. With `has_plane` it is a Qwen2-VL, whose pictures have places in a plane. One
+    with a `pooling` says that it was made to embed.
     """
     writer = TinyModelWriter(target, "qwen2vl" if has_plane else "llama")
     num_vocabulary = writer.copy_tokenizer(source, pretokenizer=pretokenizer, user_defined=user_defined)
     for name, text in (extra_text or {}).items():
         writer.add_string(name, text)
+    for name, token_id in (extra_ids or {}).items():
+        writer.add_uint32(name, token_id)
 
     _write(
         writer,

@@ -8,6 +8,8 @@ mix, the books agree with the cells, and nobody waits for ever.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
@@ -49,6 +51,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     # Beside what the cells hold; the machine of test_cold_prefixes.py has some.
     host_cache_bytes = 0
     fewest_cached = MIN_TOKENS
+    can_share_prefixes = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,13 +66,13 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         max_entries=st.integers(0, 6),
         max_cells=st.sampled_from([16, 64, 128, 256]),
         budget=st.sampled_from([32, 64, 256]),
-        is_enabled=st.sampled_from([True, True, True, False]),
+        kind=st.sampled_from(["on", "on", "on", "off", "cannot be cut", "cannot be cut, off"]),
     )
-    def start(self, num_lanes: int, max_entries: int, max_cells: int, budget: int, is_enabled: bool) -> None:
+    def start(self, num_lanes: int, max_entries: int, max_cells: int, budget: int, kind: str) -> None:
         self.engine = Engine(
             num_lanes=num_lanes,
             num_cells=NUM_CELLS,
-            has_prefix_cache=is_enabled,
+            has_prefix_cache="off" not in kind,
             max_cached_entries=max_entries,
             min_cached_tokens=MIN_TOKENS,
             max_cached_cells=max_cells,
@@ -77,6 +80,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             max_prefill_tokens_beside_decodes=32,
             resume_headroom_tokens=1,
             host_cache_bytes=self.host_cache_bytes,
+            can_share_prefixes=self.can_share_prefixes and "cut" not in kind,
         )
         self.max_cells = max_cells
         self.engine.runner.draw = self._draw
@@ -94,6 +98,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             if first in PICTURES
         ]
         request = make_request(name, prompt=prompt, max_tokens=max_tokens, namespace=namespace, group=group)
+        # Anything may be said of where the template begins the answer.
+        request = replace(request, prefix_boundary=self.count * 13 % (len(prompt) + 2))
         self.engine.submit(with_media(request, *places))
         return name
 

@@ -11,13 +11,21 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from inference.domain.adapters import AppliedAdapter
 from inference.domain.backend import HoldReason
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable
 from inference.domain.events import Failed, Finished, FinishReason, Signals, Started
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import SignalRequest
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome
-from tests.unit.engine.scripted_engine_parts import END_TOKEN, LOST, Engine, make_request, with_media
+from tests.unit.engine.scripted_engine_parts import (
+    END_TOKEN,
+    LOST,
+    Engine,
+    make_request,
+    with_adapters,
+    with_media,
+)
 
 NUM_CELLS = 256
 TROUBLES = [StepOutcome.FAILED, StepOutcome.ABORTED, StepOutcome.NO_CELLS, OSError("gone")]
@@ -82,6 +90,7 @@ class EngineMachine(RuleBasedStateMachine):
         forces=st.integers(0, 40),
         signals=st.none() | st.builds(SignalRequest, wants_first_token=st.booleans()),
         picture=st.none() | st.tuples(st.integers(0, 60), st.integers(1, 60), st.booleans()),
+        adapter=st.none() | st.none() | st.sampled_from(["a", "b"]),
         period=st.integers(0, 5),
         max_draft_tokens=st.integers(0, 12),
     )
@@ -95,6 +104,7 @@ class EngineMachine(RuleBasedStateMachine):
         forces: int,
         signals: SignalRequest | None,
         picture: tuple[int, int, bool] | None,
+        adapter: str | None,
         period: int,
         max_draft_tokens: int,
     ) -> str:
@@ -116,6 +126,8 @@ class EngineMachine(RuleBasedStateMachine):
         if picture is not None and picture[0] < prompt:
             start, count, is_causal = picture
             request = with_media(request, (start, min(count, prompt - start), "a"), is_causal=is_causal)
+        if adapter is not None:
+            request = with_adapters(request, AppliedAdapter(adapter, 0.5))
         if self.is_over:
             return name
         self.engine.submit(request)

@@ -15,6 +15,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from inference.domain.adapters import AdapterSet
 from inference.engine.config import EngineConfig
 from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
@@ -137,6 +138,10 @@ class LlamaContext:
             llama_cpp.llama_set_causal_attn(self._pointer, True)
         return status
 
+    def set_adapters(self, adapters: AdapterSet) -> None:
+        """Compute with these from the next batch on. Raises ValueError where one is not there."""
+        self._model.adapters.apply(self._pointer, adapters)
+
     def logits(self, num_outputs: int) -> LogitsArray:
         """Raw logits of the last batch, (num_outputs, vocabulary), one row for each wanted token in
         batch order. A writable view into llama.cpp's memory, valid until the next `decode`."""
@@ -181,7 +186,7 @@ class LlamaContext:
         """Whether what a token at `position` has to see of a sequence is there in all layers. What a
         sliding window has left behind llama.cpp gives to others, also where there are empty cells and
         all are to be kept (llama-kv-cache.cpp, `find_slot`), from the lowest position on."""
-        return self.has_all_from(sequence_id, position - self._window)
+        return self.has_all_from(sequence_id, position - self._window + 1)
 
     def has_all_from(self, sequence_id: int, position: int) -> bool:
         """Whether the cells of a sequence from this position on are there in all layers."""

@@ -46,6 +46,7 @@ class LlamaEmbedder:
 
     def __init__(self, model: LlamaModel, config: EngineConfig) -> None:
         sizes = model.embedding_sizes(config)
+        model.check_embedding_fits(config, sizes)
         self.max_batch_tokens = sizes.max_batch_tokens
         self._pooling = model.pooling.effective
         has_state = llama_cpp.llama_model_is_recurrent(model.pointer) or llama_cpp.llama_model_is_hybrid(

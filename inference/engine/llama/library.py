@@ -39,7 +39,7 @@ LOGGING_LEVELS = {
     4: logging.ERROR,
 }
 # How llama.cpp says what it has reserved: "load_tensors:  CPU_Mapped model buffer size =   136.40 MiB".
-BUFFER_LINE = re.compile(rb":\s*(\S+)\s+(model|KV|RS|compute|output) buffer size\s*=\s*([\d.]+) MiB")
+BUFFER_LINE = re.compile(rb":\s*(\S+)\s+(model|LoRA|KV|RS|compute|output) buffer size\s*=\s*([\d.]+) MiB")
 # A line that never ends is cut here.
 MAX_LINE_CHARS = 2000
 

@@ -9,6 +9,7 @@ import llama_cpp
 
 from inference.engine.hardware import ComputeDevice
 from inference.engine.memory_plan import HOST, DeviceMemory, ModelShape
+from inference.engine.pooling import ENCODERS
 
 Buffers = Sequence[tuple[str, str, int]]
 
@@ -21,8 +22,11 @@ def read_shape(pointer: int, name: str) -> ModelShape:
     num_heads: int = llama_cpp.llama_model_n_head(pointer)
     width: int = llama_cpp.llama_model_n_embd(pointer)
     head_size = width // num_heads if num_heads else 0
-    # Where a text is one state (recurrent and hybrid models), memory does not grow with it.
-    grows = not (llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer))
+    # Where a text is one state (recurrent and hybrid models), or nothing of it is kept (encoders), memory
+    # does not grow with it.
+    is_encoder = _text(pointer, "general.architecture") in ENCODERS
+    has_state = llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
+    grows = not (has_state or is_encoder)
     return ModelShape(
         name=name,
         weights_bytes=llama_cpp.llama_model_size(pointer),
@@ -50,7 +54,7 @@ def used_memory(
     num_mapped_bytes = 0
     for buffer, kind, num_bytes in buffers:
         device = next((name for name in by_name if buffer == name or buffer.startswith(f"{name}_")), HOST)
-        part = {"model": "weights", "KV": "kv", "RS": "kv"}.get(kind, "compute")
+        part = {"model": "weights", "LoRA": "weights", "KV": "kv", "RS": "kv"}.get(kind, "compute")
         sums[device][part] = sums[device].get(part, 0) + num_bytes
         if device == HOST and buffer.endswith(_MAPPED):
             num_mapped_bytes += num_bytes

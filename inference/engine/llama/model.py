@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ import llama_cpp
 from inference.domain.model import ModelDescription
 from inference.engine.config import EngineConfig
 from inference.engine.hardware import ComputeDevice, LoadMode
+from inference.engine.llama.adapter_trial import try_adapter
+from inference.engine.llama.adapters import LlamaAdapters
 from inference.engine.llama.devices import list_devices, list_gpus
 from inference.engine.llama.library import build_name, has_unsafe_amx, log_bridge, start_backend
 from inference.engine.llama.lifetime import NativeLifetime
 from inference.engine.llama.memory import available_bytes
-from inference.engine.llama.memory_use import Buffers, read_shape
+from inference.engine.llama.memory_use import Buffers, read_shape, used_memory
 from inference.engine.llama.parameters import model_params, probe_params
 from inference.engine.llama.tokenizer import LlamaTokenizer
 from inference.engine.load_error import ModelLoadError
@@ -57,6 +59,7 @@ class LlamaModel:
         self.pointer = pointer
         self.path = path
         self.buffers = buffers
+        self.adapters = LlamaAdapters()
         self._config = config
         self._shape = read_shape(pointer, path.name)
         # With the memory that was free when it was loaded.
@@ -102,6 +105,16 @@ class LlamaModel:
             raise
         return model
 
+    def load_adapters(self, files: Mapping[str, Path]) -> None:
+        """Read LoRA adapters by their names, before a context is made; each is tried in another process
+        first, which reads the weights once. Raises ModelLoadError, which names the adapter."""
+        for name, path in files.items():
+            if not path.is_file():
+                raise ModelLoadError(f"There is no file {path} for the adapter {name!r}.")
+            try_adapter(name, path, self.path)
+        self.adapters = LlamaAdapters.load(self.pointer, files)
+        self.buffers = [*self.buffers, *self.adapters.buffers]
+
     def plan_context(self, config: EngineConfig) -> tuple[DeviceMemory, ...]:
         """What it takes with a context of these sizes. Raises ModelLoadError where KV cells and compute
         buffers do not fit beside the weights, or cannot be of the wanted types."""
@@ -120,6 +133,23 @@ class LlamaModel:
             trained_context=self.trained_context,
             pair_marks=self.tokenizer.pair_marks,
         )
+
+    def check_embedding_fits(self, config: EngineConfig, sizes: EmbeddingSizes) -> None:
+        """Raises ModelLoadError where there is no memory for a context that embeds: its cells, and the
+        logits that llama.cpp makes room for, in the graph and in its output."""
+        hardware, shape = config.hardware, self._shape
+        cell_bytes = shape.kv_bytes_per_cell(hardware.key_type, hardware.value_type) if sizes.can_part else 0
+        needed_bytes = sizes.num_cells * cell_bytes + 8 * sizes.max_batch_tokens * shape.num_vocabulary
+        free_bytes = available_bytes()
+        if free_bytes is not None and needed_bytes > free_bytes:
+            raise ModelLoadError(
+                f"Embeddings of {self.path.name} need {needed_bytes / 1e6:.0f} MB and {free_bytes / 1e6:.0f} "
+                "are free; a shorter longest text (SKIPPY_EMBEDDING_TOKENS) needs less."
+            )
+
+    def used_memory(self) -> tuple[DeviceMemory, ...]:
+        """What its weights take, by device."""
+        return used_memory(self.buffers, list_gpus(), available_bytes())
 
     def description(self, model_id: str) -> ModelDescription:
         """What the rest of the service sees of this model, under the name `model_id`."""
@@ -188,6 +218,15 @@ def _check_before_loading(path: Path, config: EngineConfig, gpus: Sequence[Compu
         return
     shape = probe_shape(path)
     check_it_fits(shape, config, plan_memory(shape, config, gpus, available_bytes()))
+
+
+def check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
+    """Raise ModelDoesNotFit where loading this model would push others out of memory. `others_bytes` of
+    what counts as available are theirs. Reads what the file says of itself, and no weights."""
+    shape = probe_shape(path)
+    available = available_bytes()
+    free_bytes = None if available is None else available - others_bytes
+    check_it_fits(shape, config, plan_memory(shape, config, list_gpus(), free_bytes), is_alone=False)
 
 
 def probe_shape(path: Path) -> ModelShape:

@@ -10,9 +10,6 @@ Run as `python -m inference.engine.llama.projector_trial PROJECTOR MODEL THREADS
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,53 +26,19 @@ from inference.engine.llama.library import start_backend
 from inference.engine.llama.lifetime import NativeLifetime
 from inference.engine.llama.media import LlamaProjector
 from inference.engine.llama.parameters import probe_params
+from inference.engine.llama.trial_process import refuse, run_trial
 from inference.engine.load_error import ModelLoadError
-
-logger = logging.getLogger(__name__)
-
-# Encoding a picture takes seconds on a slow machine.
-TIMEOUT_S = 300.0
-_ROOT = Path(__file__).parents[3]
-_NUM_SHOWN_LINES = 8
 
 
 def try_projector(path: Path, model_path: Path, config: EngineConfig) -> None:
     """Raises ModelLoadError where the projector cannot be used with the model; takes as long as loading
     it and reading a picture."""
     numbers = [str(config.effective_media_threads), str(config.max_tokens_at_once)]
-    command = [
-        sys.executable,
-        "-m",
+    run_trial(
         __spec__.name,
-        str(path.absolute()),
-        str(model_path.absolute()),
-        *numbers,
-    ]
-    try:
-        done = subprocess.run(
-            command, cwd=_ROOT, capture_output=True, timeout=TIMEOUT_S, check=False, env=os.environ | _NO_GPU
-        )
-    except subprocess.TimeoutExpired:
-        raise ModelLoadError(
-            f"The projector {path.name} needs more than {TIMEOUT_S:g} s to read a picture."
-        ) from None
-    if done.returncode == 0:
-        return
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    if done.returncode == REFUSED and lines:
-        raise ModelLoadError(lines[-1])
-    for line in lines[-_NUM_SHOWN_LINES:]:
-        logger.error("trial of %s: %s", path.name, line)
-    how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
-    raise ModelLoadError(
-        f"The projector {path.name} ends the process that reads with it ({how}): the file is damaged, or of "
-        "a kind that this build of llama.cpp cannot use (see the log)."
+        [str(path.absolute()), str(model_path.absolute()), *numbers],
+        subject=f"The projector {path.name}",
     )
-
-
-REFUSED = 3
-# The server may need all of the GPU's memory for the model.
-_NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +56,7 @@ def main(arguments: list[str]) -> int:
     start_backend()
     pointer = llama_cpp.llama_model_load_from_file(str(model_path).encode(), probe_params())
     if not pointer:
-        return _refuse(f"llama.cpp cannot load {model_path.name}.")
+        return refuse(f"llama.cpp cannot load {model_path.name}.")
     config = EngineConfig(
         num_lanes=1,
         num_media_threads=num_threads,
@@ -108,9 +71,9 @@ def main(arguments: list[str]) -> int:
             projector.lay_out(item)
             projector.encode(item)
     except ModelLoadError as problem:
-        return _refuse(str(problem))
+        return refuse(str(problem))
     except (SkippyError, UnreadableMedia) as problem:
-        return _refuse(f"The projector {projector_path.name} cannot be used: {problem}.")
+        return refuse(f"The projector {projector_path.name} cannot be used: {problem}.")
     return 0
 
 
@@ -123,11 +86,6 @@ def samples(projector: LlamaProjector) -> list[Picture | Sound]:
         samples = np.sin(np.arange(projector.sound_rate) / 20).astype(np.float32)
         made.append(Sound(samples.tobytes(), projector.sound_rate, b"sound"))
     return made
-
-
-def _refuse(reason: str) -> int:
-    sys.stderr.write(f"{reason}\n")
-    return REFUSED
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
+from inference.domain.adapters import AdapterSet
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
@@ -62,6 +63,7 @@ class LlamaRunner:
         self._model = model
         self._draft_model: LlamaDraftModel | None = None
         self._owns_model = owns_model
+        self._hardware = config.hardware
         self._samplers: dict[int, Sampler] = {}
         # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
         self._watched: set[int] = set()
@@ -69,6 +71,8 @@ class LlamaRunner:
         self._constrained: set[int] = set()
         # Those with pictures in a plane.
         self._maps: dict[int, PositionMap] = {}
+        # Those that the context computes with.
+        self._adapters: AdapterSet = ()
         # Steady decoding repeats its plan.
         self._last_plan: StepPlan | None = None
         self._last_samplers: list[Sampler] = []
@@ -125,6 +129,7 @@ class LlamaRunner:
         return self._can_share_prefixes
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:
+        self._model.adapters.check(request.adapters)
         if request.signals is not None:
             self._watched.add(sequence_id)
         if request.num_top_logprobs is not None:
@@ -219,6 +224,9 @@ class LlamaRunner:
         is_repeated = plan is self._last_plan
         self._batch.fill(plan, is_repeated=is_repeated)
         if not is_repeated:
+            if plan.adapters != self._adapters:
+                self._context.set_adapters(plan.adapters)
+                self._adapters = plan.adapters
             self._last_plan = plan
             self._last_samplers = [self._samplers[sequence.sequence_id] for sequence in plan.outputs]
 
@@ -258,6 +266,16 @@ class LlamaRunner:
         if self._context.scratch_id < 0 or not self._can_share_prefixes:
             return 0
         return piece_tokens(self._model.window_tokens)
+
+    @property
+    def state_origin(self) -> str:
+        hardware = self._hardware
+        # Without flash attention V lies the other way round; a window decides what is left out.
+        return (
+            f"{self._model.fingerprint}, K {hardware.key_type.value}, V {hardware.value_type.value}, "
+            f"flash attention {hardware.flash_attention.value}, full window {hardware.has_full_window}, "
+            f"layers on GPUs {hardware.gpu_layers}"
+        )
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         context, scratch_id = self._context, self._context.scratch_id

@@ -12,6 +12,7 @@ import numpy as np
 
 from inference.domain.embeddings import PairMarks
 from inference.domain.errors import InvalidRequest
+from inference.domain.tokenizer import InfillTokens
 from inference.engine.llama.library import fast_function
 from inference.engine.llama.lifetime import NativeLifetime
 from inference.engine.llama.text_segments import WordSegments, cut_behind_markers, cut_inside
@@ -70,6 +71,7 @@ class LlamaTokenizer:
         self._first_ids = [bos] if llama_cpp.llama_vocab_get_add_bos(vocabulary) and bos >= 0 else []
         self._last_ids = [eos] if llama_cpp.llama_vocab_get_add_eos(vocabulary) and eos >= 0 else []
         self.pair_marks = _pair_marks(vocabulary)
+        self.infill = self._read_infill()
         self.bos_text = self._text_of(bos)
         self.eos_text = self._text_of(eos)
 
@@ -205,6 +207,14 @@ class LlamaTokenizer:
     def _read_texts(self, attributes: list[int], wanted: int) -> dict[int, str]:
         texts = {one: self._text_of(one) for one, attribute in enumerate(attributes) if attribute & wanted}
         return {token_id: text for token_id, text in texts.items() if text}
+
+    def _read_infill(self) -> InfillTokens | None:
+        prefix = llama_cpp.llama_vocab_fim_pre(self._vocabulary)
+        suffix = llama_cpp.llama_vocab_fim_suf(self._vocabulary)
+        middle = llama_cpp.llama_vocab_fim_mid(self._vocabulary)
+        if prefix < 0 or suffix < 0:
+            return None
+        return InfillTokens(prefix, suffix, None if middle < 0 else middle, tuple(self._first_ids))
 
     def _text_of(self, token_id: int) -> str:
         if token_id < 0:

@@ -1,8 +1,8 @@
 """`manage.py first_run`: what must be in the database before the first request.
 
 Run by `serve` at each start; safe to run again and by several at once. With --json it prints one
-object: {"administrator": {"username", "password", "api_key"}} the first time, and
-{"administrator": null} ever after. The secrets exist in readable form nowhere else.
+object: {"administrator": {"username", "password", "api_key"}, "models": [{"id", "source"}]} the first
+time, and {"administrator": null, …} ever after. The secrets exist in readable form nowhere else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseError
 
 from accounts.services import administrator_create_first
+from inference.model_rows.selectors import model_settings_read
 from skippy_site.supervisor.discovery import database_problem
 
 
@@ -40,7 +41,8 @@ class Command(BaseCommand):
                 "password": made.password,
                 "api_key": made.api_key.plaintext,
             }
-            self.stdout.write(json.dumps({"administrator": secrets}))
+            models = [{"id": one.id, "source": one.source} for one in model_settings_read()]
+            self.stdout.write(json.dumps({"administrator": secrets, "models": models}))
         elif made is None:
             self.stdout.write("There is an administrator already; nothing was made.")
         else:

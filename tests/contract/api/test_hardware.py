@@ -60,5 +60,5 @@ def test_a_gpu_that_is_not_there_ends_the_start_with_one_sentence(tmp_path: Path
     with pytest.raises(AssertionError, match="did not get ready") as caught:
         start_service(tmp_path, "daphne", SKIPPY_GPU_LAYERS="10")
     log = str(caught.value)
-    assert "the engine could not be started: SKIPPY_GPU_LAYERS asks for a GPU" in log
+    assert "could not be loaded: SKIPPY_GPU_LAYERS asks for a GPU" in log
     assert "Traceback" not in log

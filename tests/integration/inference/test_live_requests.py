@@ -18,7 +18,7 @@ from inference.domain.live_requests import LivePhase
 from inference.ledger.database_calls import database_parameters
 from inference.ledger.live_desk import live_request_cancel, live_requests_list
 from inference.ledger.live_listener import LiveListener
-from inference.ledger.live_questions import CHANNEL, SERVER_PREFIX
+from inference.ledger.live_questions import CHANNEL, SERVER_PREFIX, LiveQuestion, encode
 from tests.ledger_parts import Live, summary
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -124,6 +124,21 @@ async def test_a_process_that_hangs_is_counted_as_silent(servers) -> None:
         assert (done.request, done.num_silent) == (None, 1)
     finally:
         await asyncio.to_thread(hung.close)
+
+
+async def test_questions_that_come_while_others_are_answered_are_answered_too(servers) -> None:
+    """Or whoever asks next gets the answer to the question before his own, for ever."""
+
+    def say_many() -> None:
+        with psycopg.connect(**database_parameters(), autocommit=True) as connection:
+            question = encode(LiveQuestion("nobody", None))
+            for _ in range(20):
+                connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, question))
+
+    await asyncio.gather(*(asyncio.to_thread(say_many) for _ in range(3)))
+    for _ in range(3):
+        found = await asked(live_requests_list, patience_s=20)
+        assert (found.num_servers, found.num_silent, len(found.requests)) == (2, 0, 101)
 
 
 async def test_nonsense_on_the_channel_is_passed_over(servers) -> None:

@@ -10,6 +10,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from accounts import services as accounts
+from accounts.contracts import Limits
 from accounts.models import AdministrativeChange
 from inference.domain.adapters import AdapterSettings
 from inference.domain.errors import Conflict, InvalidRequest, ModelNotFound
@@ -17,7 +18,7 @@ from inference.domain.model_settings import LoadPolicy, ModelAccess, ModelSettin
 from inference.domain.speculation import SpeculationMode, SpeculationSettings
 from inference.model_rows.columns import settings_of
 from inference.model_rows.reports import model_reports_write
-from inference.model_rows.selectors import model_names_unknown, model_row_named, model_settings_read
+from inference.model_rows.selectors import model_names_dangling, model_row_named, model_settings_read
 from inference.model_rows.services import (
     model_create,
     model_delete,
@@ -205,7 +206,10 @@ class TestNames:
 
     def test_names_that_no_model_has(self, make) -> None:
         make("a", aliases=("b",))
-        assert model_names_unknown(("a", "b@main", "c", "d@main")) == ("c", "d@main")
+        ann = accounts.user_ensure(username="ann")
+        accounts.api_key_create(user=ann, name="k", limits=Limits(allowed_models=("a", "c")))
+        accounts.team_create(name="t", limits=Limits(allowed_models=("b", "d")))
+        assert model_names_dangling() == ["c", "d"]
 
 
 class TestConstraints:

@@ -125,6 +125,10 @@ class TestStore:
         store = PostgresModelStore(serving_process(), first=FirstModel("tiny", gguf))
         (only,) = await store.settings()
         assert (only.id, only.source, only.revision) == ("tiny", gguf, 1)
+        assert store.has_made_first
+        later = PostgresModelStore(serving_process(), first=FirstModel("tiny", gguf))
+        assert await later.settings() == (only,)
+        assert not later.has_made_first
         await ModelRow.objects.all().adelete()
         assert await store.settings() == ()
 

@@ -60,7 +60,7 @@ def test_a_wrong_setting_is_a_problem_and_the_machine_is_checked_all_the_same(tm
 def test_what_the_model_would_take_is_told_and_a_gpu_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     model = str(default_model_path())
     done = run_doctor(MODULE, tmp_path, SKIPPY_MODEL=model, SKIPPY_KV_TYPE_K="q8_0", SKIPPY_CONTEXT="4096")
-    assert ": CPU: weights " in done.stdout
+    assert "ok       model memory: CPU: weights " in done.stdout
     assert "KV cells 73 MB" in done.stdout
     done = run_doctor(MODULE, tmp_path, SKIPPY_MODEL=model, SKIPPY_CONTEXT="16000000")
     assert done.returncode == 1

@@ -10,6 +10,8 @@ import pytest
 from django.contrib.auth import authenticate
 from django.core.management import call_command
 
+from inference.models import ModelRow
+
 pytestmark = pytest.mark.django_db
 
 
@@ -27,7 +29,7 @@ def test_the_first_administrator_is_told_once_and_can_sign_in() -> None:
     assert user is not None
     assert user.is_superuser
     assert made["api_key"].startswith("sk-skippy-")
-    assert first_run() == {"administrator": None}
+    assert first_run() == {"administrator": None, "models": []}
 
 
 def test_without_json_it_speaks_to_people() -> None:
@@ -37,3 +39,9 @@ def test_without_json_it_speaks_to_people() -> None:
     call_command("first_run", stdout=said)
 
     assert said.getvalue() == "There is an administrator already; nothing was made.\n"
+
+
+def test_the_models_that_there_are_are_told() -> None:
+    row = ModelRow.objects.create(model_id="tiny", source="tiny.gguf")
+    ModelRow.objects.create(model_id="off", source="off.gguf", is_enabled=False)
+    assert first_run()["models"] == [{"id": row.model_id, "source": row.source}]

@@ -7,15 +7,19 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from accounts.contracts import KeyLookup, KeyState
+from inference.api.choices import ChoiceStream
 from inference.domain.errors import GenerationFailed, ServerOverloaded
 from inference.domain.events import FinishReason, Started
+from inference.domain.message_deltas import AnswerPart, ContentDelta
 from inference.domain.outcomes import Outcome
 from inference.domain.time_limits import TimeLimits
 from inference.openai.protocol import fold_seed
+from inference.openai.rendering import CompletionRendering
 from inference.streaming.sessions import SessionStatistics
 from tests.unit.api.conftest import KEY, PRINCIPAL, Site, started
 from tests.unit.openai.test_rendering import validator
@@ -112,6 +116,8 @@ async def test_streamed_choices_are_told_apart_by_their_index(site, path, make, 
     texts: defaultdict[int, str] = defaultdict(str)
     reasons: defaultdict[int, list[str]] = defaultdict(list)
     for chunk in chunks:
+        if path == CHAT:
+            validator("CreateChatCompletionStreamResponse").validate(chunk)
         (choice,) = chunk["choices"]
         index = choice["index"]
         assert not reasons[index], "something came after the end of a choice"
@@ -365,3 +371,41 @@ async def test_kept_text_has_all_choices():
         assert again.headers["idempotent-replayed"] == "true"
     assert [kept.answer for kept in site.kept.texts] == ["a0\n\nb1", "a0\n\nb1"]
     await site.runtime.stop()
+
+
+async def test_limits_are_reserved_for_prompts_once_and_for_all_answers(site):
+    taken: list[int] = []
+    reserve = site.limit_desk.reserve
+
+    async def watch(principal, *, num_tokens):
+        taken.append(num_tokens)
+        return await reserve(principal, num_tokens=num_tokens)
+
+    site.limit_desk.reserve = watch
+    site.engine.play = lambda handle: handle.start().say("x").finish()
+    await site.post(COMPLETIONS, completion(prompt=["Once", "Twice"], n=2, best_of=3, max_tokens=10))
+    assert taken == [4 + 5 + 6 * 10]
+    await site.post(CHAT, chat(n=3, max_tokens=4000))
+    assert taken[1:] == [len(site.engine.handles[-1].request.prompt_token_ids) + 3 * 512]
+
+
+async def test_while_the_client_is_behind_no_choice_is_read_any_further():
+    may_send = asyncio.Event()
+    frames: list[bytes] = []
+
+    class Respond:
+        async def frame(self, frame: bytes) -> None:
+            await may_send.wait()
+            frames.append(frame)
+
+    rendering = CompletionRendering(id="c", created=1, model="m", fingerprint="f")
+    keeper = SimpleNamespace(add=lambda *args, **more: None)
+    stream = ChoiceStream([rendering.for_choice(index) for index in range(3)], Respond(), keeper)
+    parts = [AnswerPart((ContentDelta(text),)) for text in "abc"]
+    tasks = [asyncio.ensure_future(stream.take(index, part)) for index, part in enumerate(parts)]
+    await settle()
+    assert not frames
+    assert not any(task.done() for task in tasks)
+    may_send.set()
+    await asyncio.gather(*tasks)
+    assert [json.loads(frame[6:])["choices"][0]["text"] for frame in frames] == ["a", "b", "c"]

@@ -31,7 +31,7 @@ async def test_requests_are_kept_apart_by_user_and_key(site, path):
         await ask(site, path, **fields)
 
     namespaces = [handle.request.cache_namespace for handle in site.engine.handles]
-    assert namespaces == ["user 1", "user 1, key k", "user 1"]
+    assert namespaces == ["user 1", "user 1, key 1 k", "user 1"]
 
 
 async def test_an_administrator_may_let_users_share():
@@ -43,7 +43,7 @@ async def test_an_administrator_may_let_users_share():
     await site.runtime.stop()
 
     namespaces = [handle.request.cache_namespace for handle in site.engine.handles]
-    assert namespaces == ["all", "all, key k"]
+    assert namespaces == ["all", "all, key 1 k"]
 
 
 @pytest.mark.parametrize("path", PATHS)

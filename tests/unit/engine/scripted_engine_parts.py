@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from inference.domain.adapters import AppliedAdapter, adapter_namespace
 from inference.domain.admission import EventSink, Submission
 from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
@@ -71,6 +72,7 @@ class ScriptedRunner:
         num_lanes: int = 4,
         num_sequences: int | None = None,
         clock: ManualClock | None = None,
+        can_share_prefixes: bool = True,
     ) -> None:
         self.num_cells = num_cells
         self.num_vocabulary = VOCABULARY
@@ -78,7 +80,7 @@ class ScriptedRunner:
         self.end_token_ids = frozenset({END_TOKEN})
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
-        self.can_share_prefixes = True
+        self.can_share_prefixes = can_share_prefixes
         self.memory: tuple[DeviceMemory, ...] = ()
         self.draft_model: DraftModel | None = None
         self.cells: dict[int, list[Cell]] = {}
@@ -86,6 +88,7 @@ class ScriptedRunner:
         self.copies: list[tuple[int, int, int]] = []
         self.copy_troubles: deque[bool | Exception] = deque()
         self.num_piece_tokens = 4
+        self.state_origin = "scripted"
         self.state_troubles: deque[bool | Exception] = deque()
         self.saved: list[tuple[int, int, int]] = []
         self.loaded: list[tuple[int, int, int]] = []
@@ -242,6 +245,7 @@ class ScriptedRunner:
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
+            assert request.adapters == plan.adapters, "computed with adapters of others"
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
             known += guesses.get(sequence, ())
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
@@ -269,8 +273,11 @@ class ScriptedRunner:
                 assert (begin, chunk.num_tokens) == (run.start, run.num_tokens), "a picture was cut"
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
-        del self.cells[sequence_id][max_tokens:]
-        return len(self.cells[sequence_id])
+        cells = self.cells[sequence_id]
+        if not self.can_share_prefixes and max_tokens < len(cells):
+            max_tokens = 0
+        del cells[max_tokens:]
+        return len(cells)
 
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
         trouble = self.copy_troubles.popleft() if self.copy_troubles else True
@@ -283,6 +290,7 @@ class ScriptedRunner:
             assert target_id in self.requests
             assert not self.cells[target_id]
             assert 0 < num_tokens <= len(self.cells[source_id])
+            assert self.can_share_prefixes or num_tokens == len(self.cells[source_id]), "cut"
         except (AssertionError, KeyError) as violation:
             self.violations.append(AssertionError(f"a wrong copy: {violation!r}"))
             raise
@@ -294,6 +302,8 @@ class ScriptedRunner:
             return None
         self.saved.append((sequence_id, begin, end))
         cells = self.cells[sequence_id][begin:end]
+        if not self.can_share_prefixes and (begin, end) != (0, len(self.cells[sequence_id])):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} was to be cut out"))
         if len(cells) != end - begin:
             self.violations.append(AssertionError(f"no cells [{begin}, {end}) of {sequence_id} to save"))
         return np.frombuffer(pickle.dumps((begin, cells)), dtype=np.uint8).copy()
@@ -304,6 +314,8 @@ class ScriptedRunner:
         self.loaded.append((sequence_id, begin, end))
         first, cells = pickle.loads(data.tobytes())  # noqa: S301
         own = self.cells[sequence_id]
+        if not self.can_share_prefixes and (begin, end) != (0, len(cells)):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of a state of {len(cells)}"))
         if len(own) != begin or not first <= begin < end <= first + len(cells):
             self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} were loaded"))
         if self.num_used_cells + len(cells) > self.num_cells:
@@ -314,7 +326,8 @@ class ScriptedRunner:
     def _state_is_well(self) -> bool:
         trouble = self.state_troubles.popleft() if self.state_troubles else True
         if isinstance(trouble, Exception):
-            raise trouble
+            # The same one may be raised again and again, and would be longer each time.
+            raise trouble.with_traceback(None)
         return trouble
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
@@ -477,6 +490,12 @@ def make_request(
     )
 
 
+def with_adapters(request: GenerationRequest, *adapters: AppliedAdapter) -> GenerationRequest:
+    """In a namespace of its own, as it must be."""
+    namespace = request.cache_namespace + adapter_namespace(adapters)
+    return replace(request, adapters=adapters, cache_namespace=namespace)
+
+
 def score_of(place: int, token_id: int) -> float:
     """What the scripted runner says of a prompt's token."""
     return -place - token_id / 1000
@@ -505,7 +524,13 @@ class Engine:
     test asks for it: the prompts of most tests begin alike, and that is not what they are about."""
 
     def __init__(
-        self, *, num_lanes: int = 4, num_cells: int = 4096, has_prefix_cache: bool = False, **config: float
+        self,
+        *,
+        num_lanes: int = 4,
+        num_cells: int = 4096,
+        has_prefix_cache: bool = False,
+        can_share_prefixes: bool = True,
+        **config: float,
     ) -> None:
         self.clock = ManualClock()
         self.admission = FifoAdmission()
@@ -521,7 +546,9 @@ class Engine:
             num_lanes=num_lanes,
             num_sequences=self.config.num_sequences,
             clock=self.clock,
+            can_share_prefixes=can_share_prefixes,
         )
+        self.runner.can_share_prefixes = can_share_prefixes
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)
         self.sinks: dict[str, RecordingSink] = {}
         self.submissions: dict[str, Submission] = {}

@@ -145,19 +145,57 @@ def test_many_answers_leave_one_entry_and_few_short_ones_stay() -> None:
     engine.check_all_free()
 
 
-def test_where_memory_cannot_be_shared_each_computes_its_own() -> None:
-    engine = make_engine(has_prefix_cache=False)
-    engine.runner.can_share_prefixes = False
-    engine = _again(engine)
-    sinks = submit(engine, 2)
+def make_whole_engine(*, num_lanes: int = 8, has_prefix_cache: bool = True) -> Engine:
+    """Nothing of what a sequence remembers can be cut."""
+    return Engine(
+        num_lanes=num_lanes,
+        has_prefix_cache=has_prefix_cache,
+        can_share_prefixes=False,
+        max_batch_tokens=64,
+        max_prefill_tokens_beside_decodes=32,
+    )
+
+
+@pytest.mark.parametrize("has_prefix_cache", [True, False])
+@pytest.mark.parametrize("length", [2, 20, 200])
+def test_what_cannot_be_cut_is_copied_whole_at_the_end_of_the_prompt(
+    length: int, has_prefix_cache: bool
+) -> None:
+    engine = make_whole_engine(has_prefix_cache=has_prefix_cache)
+    sinks = submit(engine, 8, prompt=tuple(range(10, 10 + length)))
     engine.run()
-    assert num_prefilled(engine) == 40
+    assert num_prefilled(engine) == length + 7
+    assert cached(sinks) == [0] + [length - 1] * 7
     assert all(sink.token_ids == [100, 101, 102, 103] for sink in sinks)
     engine.check_all_free()
 
 
-def _again(engine: Engine) -> Engine:
-    """With a core that is made after the runner was changed: it asks at its beginning."""
-    core = type(engine.core)
-    engine.core = core(engine.runner, engine.config, engine.admission, engine.clock, engine._deliver)
-    return engine
+def test_who_comes_too_late_for_a_copy_computes_its_own() -> None:
+    engine = make_whole_engine()
+    early = submit(engine, 2, max_tokens=20)
+    for _ in range(5):
+        engine.core.step()
+    late = submit(engine, 2, first=2)
+    engine.run()
+    assert num_prefilled(engine) == 20 + 1 + 20 + 1
+    assert all(sink.endings for sink in [*early, *late])
+    engine.check_all_free()
+
+
+@pytest.mark.parametrize("num_lanes", [1, 2, 3])
+def test_what_cannot_be_cut_with_few_lanes(num_lanes: int) -> None:
+    engine = make_whole_engine(num_lanes=num_lanes)
+    sinks = submit(engine, 7)
+    engine.run()
+    assert all(sink.token_ids == [100, 101, 102, 103] for sink in sinks)
+    engine.check_all_free()
+
+
+def test_others_whose_prompts_cannot_be_cut_wait_for_nobody() -> None:
+    engine = make_whole_engine()
+    engine.submit(make_request("a", prompt=200))
+    engine.submit(make_request("b", prompt=200))
+    submit(engine, 2, prompt=tuple(range(10, 210)))
+    engine.run()
+    assert num_prefilled(engine) == 200 + 200 + 200 + 1
+    engine.check_all_free()

@@ -1,0 +1,5 @@
+"""Inference in Django's admin: models."""
+
+from inference.admin.model_row import ModelRowAdmin
+
+__all__ = ["ModelRowAdmin"]
