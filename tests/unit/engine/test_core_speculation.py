@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from inference.domain.adapters import AppliedAdapter, adapter_namespace
 from inference.domain.backend import HoldReason
 from inference.domain.errors import GenerationFailed
 from inference.domain.events import Failed, Finished, FinishReason, TokenBatch
@@ -276,3 +277,15 @@ def test_drafts_end_with_their_sequence_whatever_ends_it() -> None:
     assert held.token_ids == [100 + index % 4 for index in range(100)]
     assert not made.core._speculation.members
     made.check_all_free()
+
+
+def test_a_step_with_drafts_has_the_adapters_of_its_sequences() -> None:
+    made = engine()
+    adapters = (AppliedAdapter("a", 1.0),)
+    namespace = adapter_namespace(adapters)
+    sink = made.submit(replace(drafting(), adapters=adapters, cache_namespace=namespace))
+    made.run()
+    drafted = [plan for plan in made.runner.plans if plan.drafted]
+    assert drafted
+    assert all(plan.adapters == adapters for plan in drafted)
+    assert sink.token_ids == [100 + index % 4 for index in range(40)]
