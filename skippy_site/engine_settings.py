@@ -62,6 +62,8 @@ def engine_config(environment: Environment) -> EngineConfig:
                 if environment.host_cache_bytes < 0
                 else environment.host_cache_bytes
             ),
+            disk_cache_dir=environment.disk_cache_dir,
+            disk_cache_bytes=environment.disk_cache_bytes if environment.disk_cache_dir else 0,
             hardware=HardwareConfig(
                 gpu_layers=_gpu_layers(environment.gpu_layers),
                 split_mode=SplitMode(environment.split_mode),

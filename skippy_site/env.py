@@ -146,6 +146,15 @@ class Environment(LoraSettings, frozen=True, kw_only=True, forbid_unknown_fields
             "cells; 0: none, -1: a sixteenth of the machine's memory, 8 GiB at most",
         ),
     ] = -1
+    disk_cache_dir: Annotated[
+        str,
+        Meta(
+            description="a folder of its own, on a local disk, for what has no room there either; empty: none"
+        ),
+    ] = ""
+    disk_cache_bytes: Annotated[
+        int, Meta(ge=0, le=1 << 50, description="size of that folder, for each model")
+    ] = 8 * 1024 * 1024 * 1024
     shared_prefixes: Annotated[
         bool,
         Meta(

@@ -38,6 +38,7 @@ ENGINE_FIELDS = (
     "load_mode",
     "swa_full",
     "prefix_cache",
+    "host_cache_bytes",
 )
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
 

@@ -18,6 +18,8 @@ class ChatPrompt:
     `template_source` is the Jinja source that made it, by which formats of tool calls and thinking are
     known. With `is_emulated` the template knows no tools: they were described in plain words, and
     calls come in the convention of tool_emulation.py. `media` says where pictures and sounds stand.
+    The last turn ends with the first `boundary` tokens, and behind them comes `answer_begin`; 0 where that
+    does not begin with a token of its own.
     """
 
     token_ids: tuple[int, ...]
@@ -25,3 +27,4 @@ class ChatPrompt:
     template_source: str
     is_emulated: bool = False
     media: tuple[MediaPlace, ...] = ()
+    boundary: int = 0

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class DiskTierStatistics:
+    """A snapshot; `total_…` only grow. `total_damaged` files were not what this service had written;
+    `total_dropped` pieces came faster than the disk could take them."""
+
+    num_files: int = 0
+    num_bytes: int = 0
+    max_bytes: int = 0
+    total_writes: int = 0
+    total_reads: int = 0
+    total_damaged: int = 0
+    total_failures: int = 0
+    total_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +27,7 @@ class ColdPrefixStatistics:
     Pieces are parts of KV states in host memory. A restore is a sequence that began with some of them;
     `total_restored_tokens` are the tokens that it did not have to compute. `total_failures` counts what
     could not be copied or was damaged (the prompt was computed instead), `total_evictions` pieces that
-    gave way to others.
+    gave way to others. `disk` is all 0 where there is none.
     """
 
     num_pieces: int = 0
@@ -25,3 +40,4 @@ class ColdPrefixStatistics:
     total_restore_s: float = 0.0
     total_failures: int = 0
     total_evictions: int = 0
+    disk: DiskTierStatistics = field(default_factory=DiskTierStatistics)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.engine.config import EngineConfig
@@ -66,6 +65,7 @@ class Checkpoints:
         self._min_tokens = config.min_cached_tokens
         self._keys = keys
         self._budget = budget
+        self._now_ts = now_ts
         max_bytes = config.host_cache_bytes if self.is_enabled else 0
         self._tier = HostTier(max_bytes, now_ts=now_ts, on_leave=self._forget)
         self._tree = RadixTree()
@@ -172,7 +172,7 @@ class Checkpoints:
         return done
 
     def _restore(self, sequence: Sequence, found: Checkpoint) -> bool:
-        begin_s = perf_counter()
+        begin_ts = self._now_ts()
         data = self._tier.get(found.key)
         if data is None:
             self._forget_key(found.key)
@@ -183,7 +183,7 @@ class Checkpoints:
             logger.exception("The state of a prefix could not be restored")
             self._runner.rewind(sequence.sequence_id, 0)
             is_restored = False
-        elapsed_s = self._budget.spend(CopyKind.RESTORE, len(data), begin_s)
+        elapsed_s = self._budget.spend(CopyKind.RESTORE, len(data), begin_ts)
         if not is_restored:
             self._tier.drop(found.key)
             self._forget_key(found.key)
@@ -240,7 +240,7 @@ class Checkpoints:
         self._tier.use([key], sequence.request.cache_retention)
 
     def _save_as(self, sequence: Sequence, key: bytes, num_tokens: int) -> bool:
-        begin_s = perf_counter()
+        begin_ts = self._now_ts()
         try:
             data = self._runner.save_state(sequence.sequence_id, 0, num_tokens)
         except Exception:
@@ -248,7 +248,7 @@ class Checkpoints:
             data = None
         is_kept = data is not None and self._tier.put(key, data, sequence.request.cache_retention)
         size = self._last_bytes if data is None else len(data)
-        elapsed_s = self._budget.spend(CopyKind.SAVE, size, begin_s)
+        elapsed_s = self._budget.spend(CopyKind.SAVE, size, begin_ts)
         if data is None:
             self._total_failures += 1
         else:
@@ -262,9 +262,10 @@ class Checkpoints:
         self._forget_key(piece.key)
 
     def _forget_key(self, key: bytes) -> None:
-        holder = self._holders.pop(key)
-        del self._known[holder]
-        self._tree.remove(holder)
+        holder = self._holders.pop(key, None)
+        if holder is not None:  # it may have given way to another since it was found
+            del self._known[holder]
+            self._tree.remove(holder)
 
     def clear(self) -> None:
         """Forget everything: no step follows."""

@@ -1,6 +1,8 @@
 """What the cells have no room for is kept in host memory, and is back sooner than it could be computed.
 
     idle entry of the prefix cache, preempted sequence ──save──▶ HostTier ──restore──▶ a sequence
+                                                                   ▼   ▲
+                                                                  DiskTier  (where there is one)
 
 States go in pieces of a few dozen tokens with names of their own (piece_keys.py): so a copy takes as
 little of a step as there is (copy_budget.py), what many prompts begin with is kept once, and of what
@@ -11,20 +13,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from time import perf_counter
+from dataclasses import replace
 
 import numpy as np
 
-from inference.domain.cache_retention import CacheRetention
-from inference.domain.cold_prefixes import ColdPrefixStatistics
+from inference.domain.cache_retention import DAY_S, CacheRetention
+from inference.domain.cold_prefixes import ColdPrefixStatistics, DiskTierStatistics
+from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.copy_budget import CopyBudget, CopyKind
+from inference.engine.disk_tier import DiskTier
 from inference.engine.host_tier import HostTier
 from inference.engine.model_runner import ModelRunner
 from inference.engine.piece_keys import PieceKeys
 from inference.engine.sequence import Sequence, TokenArray
 
 logger = logging.getLogger(__name__)
+
+# Of a disk that takes longer than this, computing is probably no slower.
+DISK_PATIENCE_S = 2.0
 
 
 class ColdPrefixes:
@@ -42,17 +49,27 @@ class ColdPrefixes:
         keys: PieceKeys,
         budget: CopyBudget,
         now_ts: Callable[[], float],
+        disk: DiskTier | None = None,
     ) -> None:
         self._runner = runner
         self._min_tokens = config.min_cached_tokens
         self._num_piece_tokens = runner.num_piece_tokens
         is_enabled = config.has_prefix_cache and runner.can_share_prefixes and runner.num_piece_tokens > 0
         self.is_enabled = is_enabled and config.host_cache_bytes > 0
-        self._tier = HostTier(config.host_cache_bytes if self.is_enabled else 0, now_ts=now_ts)
+        max_bytes = config.host_cache_bytes if self.is_enabled else 0
+        self._disk = disk
+        if disk is None:
+            self._tier = HostTier(max_bytes, now_ts=now_ts)
+        else:
+            self._tier = HostTier(max_bytes, now_ts=now_ts, on_leave=disk.write)
+        self._now_ts = now_ts
         self._keys = keys
         self._budget = budget
         # What is to be restored to whom, the oldest first.
         self._restoring: dict[Sequence, list[bytes]] = {}
+        # What the disk is asked for, and until when somebody waits for it.
+        self._awaited: set[bytes] = set()
+        self._patience_ts = 0.0
         # Entries of the prefix cache of which everything is there, and what was said of others.
         self._clean: set[int] = set()
         self._retentions: dict[int, CacheRetention] = {}
@@ -78,12 +95,13 @@ class ColdPrefixes:
             total_restore_s=self._total_restore_s,
             total_failures=self._total_failures + tier.total_damaged,
             total_evictions=tier.total_evictions,
+            disk=DiskTierStatistics() if self._disk is None else self._disk.statistics,
         )
 
     @property
     def is_busy(self) -> bool:
-        """Something was copied since the step began, or is still to be."""
-        return self._budget.has_copied or bool(self._restoring)
+        """Something was copied since the step began, or can be now: the disk says when it has something."""
+        return self._budget.has_copied or (bool(self._restoring) and not self._awaited)
 
     # -- out of the cells -----------------------------------------------------------------------
 
@@ -123,14 +141,14 @@ class ColdPrefixes:
         return is_done
 
     def _save_piece(self, sequence_id: int, index: int, key: bytes, retention: CacheRetention) -> bool:
-        begin, begin_s = index * self._num_piece_tokens, perf_counter()
+        begin, begin_ts = index * self._num_piece_tokens, self._now_ts()
         try:
             data = self._runner.save_state(sequence_id, begin, begin + self._num_piece_tokens)
         except Exception:
             logger.exception("The state of a prefix could not be saved")
             data = None
         is_kept = data is not None and self._tier.put(key, data, retention)
-        elapsed_s = self._budget.spend(CopyKind.SAVE, self._num_piece_tokens, begin_s)
+        elapsed_s = self._budget.spend(CopyKind.SAVE, self._num_piece_tokens, begin_ts)
         if data is None:
             self._total_failures += 1
         elif is_kept:
@@ -162,8 +180,30 @@ class ColdPrefixes:
         if end:
             sequence.num_to_restore = end
             self._restoring[sequence] = keys
-            self._tier.use(keys, sequence.request.cache_retention)
+            self._tier.use(keys, retention_of(sequence.request))
+            self._fetch(keys[sequence.num_computed // self._num_piece_tokens :])
         return end > 0
+
+    def _fetch(self, keys: list[bytes]) -> None:
+        """Ask the disk for what is only there."""
+        missing = [key for key in keys if key not in self._tier and key not in self._awaited]
+        if missing and self._disk is not None:
+            self._awaited.update(missing)
+            self._patience_ts = self._now_ts() + DISK_PATIENCE_S
+            self._disk.read(missing)
+
+    def _take_from_disk(self) -> None:
+        if self._disk is None:
+            return
+        for key, piece in self._disk.take():
+            self._awaited.discard(key)
+            if piece is not None:
+                self._tier.put_piece(replace(piece, kept_until_ts=self._now_ts() + DAY_S))
+        if self._awaited and self._now_ts() > self._patience_ts:
+            self._awaited.clear()  # whoever waits computes it
+
+    def _is_there(self, key: bytes) -> bool:
+        return key in self._tier or (self._disk is not None and key in self._disk)
 
     def _pieces_for(self, sequence: Sequence) -> list[bytes]:
         """The keys of the pieces from its beginning on, those in cells included, up to where the next one
@@ -172,7 +212,7 @@ class ColdPrefixes:
         tokens = sequence.first(sequence.num_text_tokens)
         keys = self._keys.chain(sequence.request.cache_namespace, tokens)
         num_found = next(
-            (index for index in range(num_there, len(keys)) if keys[index] not in self._tier), len(keys)
+            (index for index in range(num_there, len(keys)) if not self._is_there(keys[index])), len(keys)
         )
         return keys[:num_found]
 
@@ -191,11 +231,14 @@ class ColdPrefixes:
         got so many tokens more.
         """
         done: list[Sequence] = []
+        self._take_from_disk()
         for sequence, keys in list(self._restoring.items()):
             if not sequence.num_to_restore:  # it was held, preempted or ended
                 del self._restoring[sequence]
                 continue
             while sequence.num_to_restore > sequence.num_computed:
+                if keys[sequence.num_computed // self._num_piece_tokens] in self._awaited:
+                    break
                 if not self._budget.allows(CopyKind.RESTORE, self._num_piece_tokens, sequence):
                     break
                 num_more = self._restore_piece(sequence, keys) if make_room(self._num_piece_tokens) else 0
@@ -213,7 +256,7 @@ class ColdPrefixes:
 
     def _restore_piece(self, sequence: Sequence, keys: list[bytes]) -> int:
         """How many tokens more it has now."""
-        begin_s, begin = perf_counter(), sequence.num_computed
+        begin_ts, begin = self._now_ts(), sequence.num_computed
         index = begin // self._num_piece_tokens
         end = min((index + 1) * self._num_piece_tokens, sequence.num_to_restore)
         data = self._tier.get(keys[index])
@@ -224,7 +267,7 @@ class ColdPrefixes:
         except Exception:
             logger.exception("The state of a prefix could not be restored")
             is_restored = False
-        elapsed_s = self._budget.spend(CopyKind.RESTORE, self._num_piece_tokens, begin_s)
+        elapsed_s = self._budget.spend(CopyKind.RESTORE, self._num_piece_tokens, begin_ts)
         if not is_restored:
             self._tier.drop(keys[index])
             self._total_failures += 1
@@ -236,11 +279,15 @@ class ColdPrefixes:
     def clear(self) -> None:
         """Forget everything: no step follows."""
         self._restoring.clear()
+        if self._disk is not None:
+            self._disk.close(self._tier.pieces())
         self._tier.clear()
 
     def check_integrity(self, sequence_ids: Iterable[int]) -> None:
         """Raise AssertionError unless tier and books agree; `sequence_ids` are all that are known."""
         self._tier.check_integrity()
+        if self._disk is not None:
+            self._disk.check_integrity()
         unknown = (self._clean | self._retentions.keys()) - set(sequence_ids)
         if unknown:
             raise AssertionError(f"{self!r}: notes of sequences {unknown} that are gone")
@@ -249,6 +296,12 @@ class ColdPrefixes:
         if not self.is_enabled:
             return "<ColdPrefixes, off>"
         return f"<ColdPrefixes {self._tier!r}, {self._total_restores} restores, {self._budget!r}>"
+
+
+def retention_of(request: GenerationRequest) -> CacheRetention:
+    """How long, and where, what was computed for a request may be kept. An adapter's file may be another
+    one after a restart, so that what it had a part in stays in memory."""
+    return CacheRetention.IN_MEMORY if request.adapters else request.cache_retention
 
 
 def _text_of(token_ids: TokenArray) -> TokenArray:

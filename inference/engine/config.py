@@ -36,7 +36,8 @@ class EngineConfig:
     that nobody uses make every step a little slower.
     `max_embedding_tokens`: of one text that is embedded; 0 chooses by the kind of model (pooling.py).
     `host_cache_bytes`: memory of the machine for what the cells have no room for (cold_prefixes.py); 0:
-    it is computed again.
+    it is computed again. `disk_cache_dir`, `disk_cache_bytes`: a folder for what that has no room for
+    (disk_tier.py).
     `hardware`: devices, KV types and how weights are loaded.
     """
 
@@ -57,6 +58,8 @@ class EngineConfig:
     max_cached_cells: int = 0
     max_embedding_tokens: int = 0
     host_cache_bytes: int = 0
+    disk_cache_dir: str = ""
+    disk_cache_bytes: int = 0
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
 
     def __post_init__(self) -> None:
@@ -72,6 +75,7 @@ class EngineConfig:
         if self.max_ubatch_tokens < 1:
             raise ValueError(f"max_ubatch_tokens must be at least 1, not {self.max_ubatch_tokens}")
         for name in (
+            "disk_cache_bytes",
             "host_cache_bytes",
             "max_embedding_tokens",
             "num_batch_threads",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from time import perf_counter
 
 # While anybody reads a stream, and while only prompts wait (about what a step of theirs may take).
 MAX_COPY_BESIDE_STREAMS_S = 0.02
@@ -28,7 +28,8 @@ class CopyBudget:
     Sizes are in a unit of the caller's choice (bytes, say).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_ts: Callable[[], float]) -> None:
+        self._now_ts = now_ts
         self._has_streams = False
         self._left_s = MAX_COPY_S
         self._owner: object = None
@@ -60,9 +61,9 @@ class CopyBudget:
         self._owner = owner
         return True
 
-    def spend(self, kind: CopyKind, size: int, begin_s: float) -> float:
-        """A copy that began at `begin_s` (perf_counter) has just ended; returns how long it took."""
-        elapsed_s = perf_counter() - begin_s
+    def spend(self, kind: CopyKind, size: int, begin_ts: float) -> float:
+        """A copy that began at `begin_ts` (monotonic) has just ended; returns how long it took."""
+        elapsed_s = self._now_ts() - begin_ts
         cost_s = elapsed_s / max(size, 1)
         known_s = self._costs_s.get(kind, cost_s)
         self._costs_s[kind] = known_s + _WEIGHT * (cost_s - known_s)

@@ -76,8 +76,8 @@ class EngineCore:
             now=clock.monotonic,
             max_outputs=runner.max_outputs,
         )
-        self._memory = KvMemory(runner, config, now_ts=clock.monotonic)
         self.inbox = Inbox()
+        self._memory = KvMemory(runner, config, now_ts=clock.monotonic, wake=self.inbox.wake)
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids

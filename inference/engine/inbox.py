@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from inference.domain.admission import Submission
 from inference.domain.backend import HoldReason
@@ -17,6 +17,12 @@ class Inbox:
         self._cancelled: deque[Submission] = deque()
         # To hold (True) or to resume, and for which reason.
         self._holds: deque[tuple[Submission, HoldReason, bool]] = deque()
+        self.on_wake: Callable[[], None] = lambda: None
+        """What makes the engine thread look; set by whoever runs it."""
+
+    def wake(self) -> None:
+        """There is something new to do that is not in here. From any thread."""
+        self.on_wake()
 
     def cancel(self, submission: Submission) -> None:
         """Drop its sequence at the next step."""

@@ -18,9 +18,10 @@ from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.requests import GenerationRequest
 from inference.engine.checkpoints import Checkpoints
-from inference.engine.cold_prefixes import ColdPrefixes
+from inference.engine.cold_prefixes import ColdPrefixes, retention_of
 from inference.engine.config import EngineConfig
 from inference.engine.copy_budget import CopyBudget
+from inference.engine.disk_tier import disk_tier_open
 from inference.engine.model_runner import ModelRunner
 from inference.engine.piece_keys import KEY_BYTES, PieceKeys
 from inference.engine.prefix_cache import PrefixCache, PrefixMatch
@@ -36,12 +37,22 @@ class KvMemory:
     Idle entries never stand in anybody's way: whoever runs and needs cells gets theirs.
     """
 
-    def __init__(self, runner: ModelRunner, config: EngineConfig, *, now_ts: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        config: EngineConfig,
+        *,
+        now_ts: Callable[[], float],
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`wake` is called, on any thread, when there is something new to copy."""
         self._runner = runner
         self._config = config
-        self._budget = CopyBudget()
-        keys = PieceKeys(secret=secrets.token_bytes(KEY_BYTES), num_tokens=max(runner.num_piece_tokens, 1))
-        self._cold = ColdPrefixes(runner, config, keys=keys, budget=self._budget, now_ts=now_ts)
+        self._budget = CopyBudget(now_ts)
+        disk = disk_tier_open(runner, config, on_read=wake)
+        secret = secrets.token_bytes(KEY_BYTES) if disk is None else disk.key_secret
+        keys = PieceKeys(secret=secret, num_tokens=max(runner.num_piece_tokens, 1))
+        self._cold = ColdPrefixes(runner, config, keys=keys, budget=self._budget, now_ts=now_ts, disk=disk)
         self._checkpoints = Checkpoints(runner, config, keys=keys, budget=self._budget, now_ts=now_ts)
         self._cache = self._make_cache()
         if config.has_prefix_cache and not runner.can_share_prefixes:
@@ -142,8 +153,8 @@ class KvMemory:
         after a failure: who knows what is in them. Of many answers to one prompt only the prompt stays:
         they would crowd out everybody else's."""
         sequence_id, num_tokens = sequence.sequence_id, sequence.num_computed
-        self._cold.note_retention(sequence_id, sequence.request.cache_retention)
-        if has_failed:
+        self._cold.note_retention(sequence_id, retention_of(sequence.request))
+        if has_failed or sequence.request.sibling_group:
             self._checkpoints.drop(sequence)
         else:
             self._checkpoints.leave(sequence)
@@ -155,14 +166,14 @@ class KvMemory:
             self._cache.forget(sequence_id)
             self._free([sequence_id])
         elif retirement.entry_id >= 0:
-            self._cold.note_retention(retirement.entry_id, sequence.request.cache_retention)
+            self._cold.note_retention(retirement.entry_id, retention_of(sequence.request))
         self._free(retirement.freed_ids)
 
     def preempt(self, sequence: Sequence) -> None:
         """Take its cells from a sequence that will need them again."""
         if sequence.num_computed:
             computed = sequence.first(sequence.num_computed)
-            self._cold.note_retention(sequence.sequence_id, sequence.request.cache_retention)
+            self._cold.note_retention(sequence.sequence_id, retention_of(sequence.request))
             self._cold.save(sequence.sequence_id, sequence.request.cache_namespace, computed)
             self._cold.forget(sequence.sequence_id)
             self._checkpoints.leave(sequence)

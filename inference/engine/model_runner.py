@@ -75,6 +75,12 @@ class ModelRunner(Protocol):
         cannot be shared, states are saved and loaded as a whole, from the first token to the last."""
         ...
 
+    @property
+    def state_origin(self) -> str:
+        """All that a state depends on but its tokens: one that was saved under another name must not be
+        loaded."""
+        ...
+
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         """What the cells of the tokens [begin, end) hold, to be loaded at the same place of a sequence
         that has the same tokens up to `end`; None where it cannot be had."""

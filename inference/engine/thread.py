@@ -211,6 +211,7 @@ class EngineThread:
         try:
             self._runner = self._make_runner()
             self._core = EngineCore(self._runner, self._config, self._admission, self.clock, self._deliver)
+            self._core.inbox.on_wake = self.wake
         except BaseException as error:  # whatever it is, `start()` must not wait for ever
             self._error = error
             self._end(EngineState.DEAD, ServiceUnavailable(DEAD_MESSAGE))

@@ -73,7 +73,7 @@ class LiveListener:
             self.is_listening = True
             while True:
                 await _readable(connection)
-                # What comes while one is answered is read with its result, and then nothing is readable.
+                # What comes while one is answered is read with that answer: nothing is readable then.
                 while asked := [notify.payload async for notify in connection.notifies(timeout=0)]:
                     for payload in asked:
                         await self._answer(connection, payload)

@@ -165,6 +165,7 @@ class PromptBuilder:
             template_source=prepared.source,
             is_emulated=is_emulated,
             media=tuple(places),
+            boundary=self._boundary(ids, marks.segments(rendered.answer_begin)),
         )
 
     def _needs_emulation(self, prepared: PreparedTemplate, conversation: Conversation) -> bool:
@@ -265,6 +266,17 @@ class PromptBuilder:
             else:
                 ids += self._continued(segment)
         return tuple(ids)
+
+    def _boundary(self, ids: tuple[int, ...], answer_begin: Sequence[Segment]) -> int:
+        """How many tokens come before the answer's beginning, if that is the end of `ids` by itself: so it
+        is where it begins with a control token. 0: nobody knows."""
+        end: list[int] = []
+        for segment in answer_begin:
+            end += self._tokenizer.tokenize(
+                segment.text, add_special=False, parse_special=not segment.is_plain
+            )
+        is_there = bool(end) and len(end) < len(ids) and ids[-len(end) :] == tuple(end)
+        return len(ids) - len(end) if is_there else 0
 
     def _continued(self, segment: Segment) -> list[int]:
         """A segment that continues a word, in a vocabulary that begins each text with a space.

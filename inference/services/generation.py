@@ -101,6 +101,7 @@ class GenerationService:
             lifecycle,
             constraint=constraint,
         )
+        generation = replace(generation, prefix_boundary=prompt.boundary)
         await _reserve([generation], caller, request)
         if items:
             began_ts = time.monotonic()

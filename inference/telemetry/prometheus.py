@@ -215,11 +215,14 @@ def _gauge_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("skippy_host_cache_bytes", "KV state in host memory.", now.cold.num_bytes),
         ("skippy_host_cache_max_bytes", "KV state that may be there.", now.cold.max_bytes),
         ("skippy_host_cache_pieces", "Parts of KV state in host memory.", now.cold.num_pieces),
+        ("skippy_disk_cache_bytes", "KV state on disk.", now.cold.disk.num_bytes),
+        ("skippy_disk_cache_files", "Its files.", now.cold.disk.num_files),
     )
 
 
 def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
     queried, cold = now.total_prefill_tokens + now.total_hit_tokens, now.cold
+    disk = cold.disk
     return (
         ("vllm:num_preemptions", "Requests that gave up their cells.", now.total_preemptions),
         ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", queried),
@@ -234,4 +237,9 @@ def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("skippy_host_cache_save_seconds", "Time of copying it.", cold.total_save_s),
         ("skippy_host_cache_failures", "KV state that was spoilt or refused.", cold.total_failures),
         ("skippy_host_cache_evictions", "Parts of KV state that gave way.", cold.total_evictions),
+        ("skippy_disk_cache_writes", "Parts of KV state that were written.", disk.total_writes),
+        ("skippy_disk_cache_reads", "Parts of KV state that were read.", disk.total_reads),
+        ("skippy_disk_cache_damaged", "Files that were not what was written.", disk.total_damaged),
+        ("skippy_disk_cache_failures", "Files that could not be used.", disk.total_failures),
+        ("skippy_disk_cache_dropped", "Parts that the disk was too slow for.", disk.total_dropped),
     )

@@ -33,8 +33,9 @@ class ColdPrefixMachine(PrefixCacheMachine):
         self, num_lanes: int, max_entries: int, max_cells: int, budget: int, host_cache_bytes: int
     ) -> None:
         self.host_cache_bytes = host_cache_bytes
-        super().start(num_lanes, max_entries, max_cells, budget)
-        self.tier = self.engine.core._memory._cold._tier
+        super().start(num_lanes, max_entries, max_cells, budget, is_enabled=True)
+        memory = self.engine.core._memory
+        self.tier = memory._cold._tier if self.can_share_prefixes else memory._checkpoints._tier
 
     @rule(trouble=st.sampled_from([False, OSError("no state")]), num_before=st.integers(0, 3))
     def a_state_copy_goes_wrong(self, trouble: bool | Exception, num_before: int) -> None:
@@ -46,12 +47,6 @@ class ColdPrefixMachine(PrefixCacheMachine):
         if pieces:
             data = pieces[index % len(pieces)].data
             data[len(data) // 2] ^= 1
-
-    @rule(index=st.integers(0, 50))
-    def a_piece_is_lost(self, index: int) -> None:
-        pieces = self.tier.pieces()
-        if pieces:
-            self.tier.drop(pieces[index % len(pieces)].key)
 
     @rule(index=st.integers(0, 50))
     def a_piece_is_old(self, index: int) -> None:
@@ -74,6 +69,16 @@ class ColdPrefixMachine(PrefixCacheMachine):
         assert statistics.total_restored_tokens <= loaded
 
 
+class CheckpointMachine(ColdPrefixMachine):
+    """A memory that cannot be cut: nothing is shared, and states go and come as a whole."""
+
+    can_share_prefixes = False
+
+
+TestCheckpointMachine = CheckpointMachine.TestCase
+TestCheckpointMachine.settings = settings(
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestColdPrefixMachine = ColdPrefixMachine.TestCase
 TestColdPrefixMachine.settings = settings(
     max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -8,6 +8,8 @@ mix, the books agree with the cells, and nobody waits for ever.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
@@ -49,6 +51,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     # Beside what the cells hold; the machine of test_cold_prefixes.py has some.
     host_cache_bytes = 0
     fewest_cached = MIN_TOKENS
+    can_share_prefixes = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,6 +81,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             max_prefill_tokens_beside_decodes=32,
             resume_headroom_tokens=1,
             host_cache_bytes=self.host_cache_bytes,
+            can_share_prefixes=self.can_share_prefixes,
         )
         self.max_cells = max_cells
         self.engine.runner.draw = self._draw
@@ -95,6 +99,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             if first in PICTURES
         ]
         request = make_request(name, prompt=prompt, max_tokens=max_tokens, namespace=namespace, group=group)
+        # Anything may be said of where the template begins the answer.
+        request = replace(request, prefix_boundary=self.count * 13 % (len(prompt) + 2))
         self.engine.submit(with_media(request, *places))
         return name
 

@@ -52,6 +52,7 @@ class LlamaRunner:
     def __init__(self, model: LlamaModel, config: EngineConfig, *, owns_model: bool = True) -> None:
         self._model = model
         self._owns_model = owns_model
+        self._hardware = config.hardware
         self._samplers: dict[int, Sampler] = {}
         # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
         self._watched: set[int] = set()
@@ -236,6 +237,16 @@ class LlamaRunner:
         if self._context.scratch_id < 0 or not self._can_share_prefixes:
             return 0
         return piece_tokens(self._model.window_tokens)
+
+    @property
+    def state_origin(self) -> str:
+        hardware = self._hardware
+        # Without flash attention V lies the other way round; a window decides what is left out.
+        return (
+            f"{self._model.fingerprint}, K {hardware.key_type.value}, V {hardware.value_type.value}, "
+            f"flash attention {hardware.flash_attention.value}, full window {hardware.has_full_window}, "
+            f"layers on GPUs {hardware.gpu_layers}"
+        )
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
         context, scratch_id = self._context, self._context.scratch_id

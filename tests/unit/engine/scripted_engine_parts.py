@@ -70,6 +70,7 @@ class ScriptedRunner:
         num_lanes: int = 4,
         num_sequences: int | None = None,
         clock: ManualClock | None = None,
+        can_share_prefixes: bool = True,
     ) -> None:
         self.num_cells = num_cells
         self.num_vocabulary = VOCABULARY
@@ -77,13 +78,14 @@ class ScriptedRunner:
         self.end_token_ids = frozenset({END_TOKEN})
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
-        self.can_share_prefixes = True
+        self.can_share_prefixes = can_share_prefixes
         self.memory: tuple[DeviceMemory, ...] = ()
         self.cells: dict[int, list[Cell]] = {}
         self.kept: set[int] = set()
         self.copies: list[tuple[int, int, int]] = []
         self.copy_troubles: deque[bool | Exception] = deque()
         self.num_piece_tokens = 4
+        self.state_origin = "scripted"
         self.state_troubles: deque[bool | Exception] = deque()
         self.saved: list[tuple[int, int, int]] = []
         self.loaded: list[tuple[int, int, int]] = []
@@ -245,8 +247,11 @@ class ScriptedRunner:
                 assert (begin, chunk.num_tokens) == (run.start, run.num_tokens), "a picture was cut"
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
-        del self.cells[sequence_id][max_tokens:]
-        return len(self.cells[sequence_id])
+        cells = self.cells[sequence_id]
+        if not self.can_share_prefixes and max_tokens < len(cells):
+            max_tokens = 0
+        del cells[max_tokens:]
+        return len(cells)
 
     def copy_prefix(self, source_id: int, target_id: int, num_tokens: int) -> bool:
         trouble = self.copy_troubles.popleft() if self.copy_troubles else True
@@ -271,6 +276,8 @@ class ScriptedRunner:
             return None
         self.saved.append((sequence_id, begin, end))
         cells = self.cells[sequence_id][begin:end]
+        if not self.can_share_prefixes and (begin, end) != (0, len(self.cells[sequence_id])):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} was to be cut out"))
         if len(cells) != end - begin:
             self.violations.append(AssertionError(f"no cells [{begin}, {end}) of {sequence_id} to save"))
         return np.frombuffer(pickle.dumps((begin, cells)), dtype=np.uint8).copy()
@@ -281,6 +288,8 @@ class ScriptedRunner:
         self.loaded.append((sequence_id, begin, end))
         first, cells = pickle.loads(data.tobytes())  # noqa: S301
         own = self.cells[sequence_id]
+        if not self.can_share_prefixes and (begin, end) != (0, len(cells)):
+            self.violations.append(AssertionError(f"[{begin}, {end}) of a state of {len(cells)}"))
         if len(own) != begin or not first <= begin < end <= first + len(cells):
             self.violations.append(AssertionError(f"[{begin}, {end}) of {sequence_id} were loaded"))
         if self.num_used_cells + len(cells) > self.num_cells:
@@ -291,7 +300,8 @@ class ScriptedRunner:
     def _state_is_well(self) -> bool:
         trouble = self.state_troubles.popleft() if self.state_troubles else True
         if isinstance(trouble, Exception):
-            raise trouble
+            # The same one may be raised again and again, and would be longer each time.
+            raise trouble.with_traceback(None)
         return trouble
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
@@ -506,6 +516,7 @@ class Engine:
             num_lanes=num_lanes,
             num_sequences=self.config.num_sequences,
             clock=self.clock,
+            can_share_prefixes=can_share_prefixes,
         )
         self.runner.can_share_prefixes = can_share_prefixes
         self.core = EngineCore(self.runner, self.config, self.admission, self.clock, self._deliver)

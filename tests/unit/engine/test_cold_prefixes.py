@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from inference.domain.adapters import AppliedAdapter, adapter_namespace
+from inference.domain.cache_retention import CacheRetention
+from inference.domain.errors import ServiceUnavailable
 from inference.domain.events import Finished, Started
+from inference.engine.cold_prefixes import retention_of
 from inference.engine.config import EngineConfig
+from inference.engine.disk_tier import DiskTier
 from tests.unit.engine.scripted_engine_parts import Engine, RecordingSink, make_request, with_media
 
 COMMON = tuple(range(10, 210))
@@ -273,3 +283,142 @@ def test_a_scratch_sequence_is_made_where_there_is_place_for_it() -> None:
     full = EngineConfig(num_lanes=256, num_cells=512, host_cache_bytes=1)
     assert (full.num_sequences, full.has_scratch_sequence) == (256, False)
     assert not EngineConfig().has_scratch_sequence
+
+
+# -- with a disk ----------------------------------------------------------------------------------
+
+
+def run_with_disk(engine: Engine) -> None:
+    """As the engine thread does it: where there is nothing to do, somebody may still be waited for."""
+    for _ in range(2000):
+        if not engine.core.step():
+            if engine.core.statistics(is_alive=True).is_idle:
+                return
+            time.sleep(0.005)
+    raise AssertionError(f"still busy: {engine.core!r}")
+
+
+def disk_of(engine: Engine) -> DiskTier:
+    disk = engine.core._memory._cold._disk
+    assert disk is not None
+    return disk
+
+
+@pytest.fixture
+def make_disk_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
+    made: list[Engine] = []
+
+    def make(**config: float) -> Engine:
+        folder: dict[str, object] = {"disk_cache_dir": str(tmp_path / "cache"), "disk_cache_bytes": 1 << 24}
+        made.append(make_engine(**config, **folder))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for engine in made:
+        stop(engine)
+
+
+def stop(engine: Engine) -> None:
+    disk = disk_of(engine)
+    engine.core.abandon(ServiceUnavailable("stopping"), [])
+    assert disk.wait_closed()
+
+
+def test_what_host_memory_has_no_room_for_comes_back_from_the_disk(
+    make_disk_engine: Callable[..., Engine],
+) -> None:
+    engine = make_disk_engine(host_cache_bytes=20_000)
+    for index, namespace in enumerate("abc"):
+        cool_down(engine, f"r{index}", 500, namespace=namespace)
+        assert disk_of(engine).wait_idle(10)
+    sink = submit(engine, "again", 500, namespace="a")
+    run_with_disk(engine)
+    assert num_cached(sink) >= 64
+    assert sink.token_ids == [100, 101, 102, 103]
+    statistics = engine.core.statistics(is_alive=True).cold
+    assert statistics.disk.total_reads > 0
+    assert statistics.disk.total_damaged == statistics.disk.total_failures == 0
+    engine.check_all_free()
+
+
+@pytest.mark.parametrize(
+    ("retention", "expected"),
+    [(CacheRetention.DAY, 200), (CacheRetention.UNSAID, 0), (CacheRetention.IN_MEMORY, 0)],
+)
+def test_what_is_kept_for_a_day_outlives_a_restart(
+    make_disk_engine: Callable[..., Engine], retention: CacheRetention, expected: int
+) -> None:
+    engine = make_disk_engine()
+    request = make_request("a", prompt=(*COMMON, 500))
+    engine.submit(replace(request, cache_retention=retention))
+    engine.run()
+    stop(engine)
+    again = make_disk_engine()
+    for _ in range(1000):
+        if not expected or disk_of(again).statistics.num_files:
+            break
+        time.sleep(0.005)
+    sink = submit(again, "b", 500)
+    run_with_disk(again)
+    assert num_cached(sink) == expected
+    assert sink.token_ids == [100, 101, 102, 103]
+    again.check_all_free()
+
+
+def test_what_an_adapter_had_a_part_in_is_never_written() -> None:
+    adapters = (AppliedAdapter(name="tone", scale=1.0),)
+    request = make_request("a", prompt=(*COMMON, 500), namespace=adapter_namespace(adapters))
+    request = replace(request, adapters=adapters, cache_retention=CacheRetention.DAY)
+    assert retention_of(request) is CacheRetention.IN_MEMORY
+
+
+def test_damaged_files_are_computed_instead(make_disk_engine: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = make_disk_engine()
+    request = make_request("a", prompt=(*COMMON, 500))
+    engine.submit(replace(request, cache_retention=CacheRetention.DAY))
+    engine.run()
+    stop(engine)
+    for path in (tmp_path / "cache").rglob("*.day"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    again = make_disk_engine()
+    for _ in range(1000):
+        if disk_of(again).statistics.num_files:
+            break
+        time.sleep(0.005)
+    sink = submit(again, "b", 500)
+    run_with_disk(again)
+    assert num_cached(sink) == 0
+    assert sink.token_ids == [100, 101, 102, 103]
+    assert again.core.statistics(is_alive=True).cold.disk.total_damaged > 0
+    again.check_all_free()
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for_long(
+    make_disk_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_disk_engine(host_cache_bytes=20_000)
+    for index, namespace in enumerate("abc"):
+        cool_down(engine, f"r{index}", 500, namespace=namespace)
+        assert disk_of(engine).wait_idle(10)
+    disk = disk_of(engine)
+    monkeypatch.setattr(disk, "read", lambda keys: None)
+    sink = submit(engine, "again", 500, namespace="a")
+    for _ in range(5):
+        engine.core.step()
+    assert not sink.token_ids
+    engine.clock.now_s += 3
+    run_with_disk(engine)
+    assert sink.token_ids == [100, 101, 102, 103]
+    engine.check_all_free()
+
+
+def test_a_folder_that_cannot_be_used_leaves_the_host_tier(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder: dict[str, object] = {"disk_cache_dir": str(tmp_path / "file"), "disk_cache_bytes": 1 << 24}
+    engine = make_engine(**folder)  # type: ignore[arg-type]
+    cool_down(engine, "a", 500)
+    sink = submit(engine, "b", 500)
+    engine.run()
+    assert num_cached(sink) == 200

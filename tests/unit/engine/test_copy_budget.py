@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 from inference.engine.copy_budget import CopyBudget, CopyKind
+from tests.unit.engine.scripted_engine_parts import ManualClock
 
 SAVE, RESTORE = CopyKind.SAVE, CopyKind.RESTORE
 
 
-def spend(budget: CopyBudget, elapsed_s: float, kind: CopyKind = SAVE, size: int = 10) -> None:
-    """As if a copy had just taken so long."""
-    budget.spend(kind, size, perf_counter() - elapsed_s)
+class Budget(CopyBudget):
+    """With a clock by hand."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        super().__init__(self.clock.monotonic)
+
+
+def spend(budget: Budget, elapsed_s: float, kind: CopyKind = SAVE, size: int = 10) -> None:
+    """A copy takes so long."""
+    begin_ts = budget.clock.monotonic()
+    budget.clock.now_s += elapsed_s
+    budget.spend(kind, size, begin_ts)
 
 
 def test_beside_streams_only_twenty_milliseconds_are_spent() -> None:
-    budget = CopyBudget()
+    budget = Budget()
     budget.begin_step(has_streams=True)
     assert budget.allows(SAVE, 10, "a")
     spend(budget, 0.015)
@@ -25,7 +34,7 @@ def test_beside_streams_only_twenty_milliseconds_are_spent() -> None:
 
 
 def test_without_streams_it_is_more() -> None:
-    budget = CopyBudget()
+    budget = Budget()
     budget.begin_step(has_streams=False)
     for _ in range(5):
         assert budget.allows(SAVE, 10, "a")
@@ -33,7 +42,7 @@ def test_without_streams_it_is_more() -> None:
 
 
 def test_beside_streams_one_state_is_copied_in_a_step() -> None:
-    budget = CopyBudget()
+    budget = Budget()
     budget.begin_step(has_streams=True)
     assert budget.allows(SAVE, 1, "a")
     spend(budget, 0.0001)
@@ -46,7 +55,7 @@ def test_beside_streams_one_state_is_copied_in_a_step() -> None:
 
 
 def test_what_takes_too_long_waits_for_a_step_without_streams() -> None:
-    budget = CopyBudget()
+    budget = Budget()
     budget.begin_step(has_streams=False)
     assert budget.allows(RESTORE, 10, "a")
     spend(budget, 5.0, RESTORE)
@@ -58,7 +67,7 @@ def test_what_takes_too_long_waits_for_a_step_without_streams() -> None:
 
 
 def test_one_slow_copy_is_not_held_against_it_for_ever() -> None:
-    budget = CopyBudget()
+    budget = Budget()
     budget.begin_step(has_streams=True)
     assert budget.allows(SAVE, 10, "a")
     spend(budget, 0.1)
@@ -71,7 +80,7 @@ def test_one_slow_copy_is_not_held_against_it_for_ever() -> None:
 
 
 def test_it_says_whether_anything_was_copied() -> None:
-    budget = CopyBudget()
+    budget = Budget()
     budget.begin_step(has_streams=True)
     assert not budget.has_copied
     spend(budget, 0.001)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -35,10 +36,10 @@ def until(condition: Callable[[], object]) -> None:
 class Started:
     """An engine thread with stand-ins, stopped at the end of the test."""
 
-    def __init__(self, *, idle_wakeup_s: float = 1.0) -> None:
-        self.config = EngineConfig(num_lanes=2, num_cells=4096)
+    def __init__(self, *, idle_wakeup_s: float = 1.0, config: EngineConfig | None = None) -> None:
+        self.config = config or EngineConfig(num_lanes=2, num_cells=4096)
         self.admission = FifoAdmission()
-        self.runner = ScriptedRunner(num_lanes=2)
+        self.runner = ScriptedRunner(num_lanes=2, num_sequences=self.config.num_sequences)
         self.endings: list[ServiceUnavailable] = []
         self.made_on: list[threading.Thread] = []
         self.thread = EngineThread(
@@ -329,3 +330,34 @@ def test_an_idle_engine_turns_but_does_not_step(restless: Started) -> None:
     restless.thread.start()
     until(lambda: restless.thread.statistics.total_turns > 5)
     assert restless.thread.statistics.total_steps == 0
+
+
+def test_what_a_disk_has_read_wakes_an_engine_that_sleeps(tmp_path: Path) -> None:
+    config = EngineConfig(
+        num_lanes=2,
+        num_cells=256,
+        max_cached_entries=1,
+        min_cached_tokens=8,
+        host_cache_bytes=4000,
+        disk_cache_dir=str(tmp_path / "cache"),
+        disk_cache_bytes=1 << 24,
+    )
+    started = Started(idle_wakeup_s=60.0, config=config)
+    started.thread.start()
+    try:
+        for namespace in ("a", "b", "c", "d"):
+            _ask(started, namespace)
+        # Each prompt has 15 pieces, of which host memory holds two dozen.
+        until(lambda: started.thread.statistics.cold.disk.num_files >= 30)
+        _ask(started, "a")
+        assert started.thread.statistics.cold.disk.total_reads > 0
+    finally:
+        assert started.thread.stop()
+
+
+def _ask(started: Started, namespace: str) -> None:
+    sink = RecordingSink()
+    request = make_request(f"r{len(started.admission.grants)}", prompt=60, namespace=namespace)
+    started.admission.submit(Submission(request, sink, 0.0))
+    started.thread.wake()
+    until(lambda: sink.endings)

@@ -50,6 +50,29 @@ def test_the_templates_own_control_texts_are_control_tokens() -> None:
     assert shown("Hi") == f"{HEAD}Hi{TAIL}"
 
 
+@pytest.mark.parametrize("has_space_prefix", [False, True])
+def test_it_is_known_where_the_last_turn_ends(has_space_prefix: bool) -> None:
+    tokenizer = ByteTokenizer(has_space_prefix=has_space_prefix)
+    prompt = builder(tokenizer).chat(says("Hi"))
+    assert 0 < prompt.boundary < len(prompt.token_ids)
+    behind = tokenizer.shown(prompt.token_ids[prompt.boundary :])
+    assert behind.replace("} ", "}") == "{<|im_start|>}assistant\n"
+
+
+def test_where_the_answer_begins_within_a_token_nobody_says_where() -> None:
+    class Merging(ByteTokenizer):
+        """Reads each text as one byte of its length, so that no end of it stands by itself."""
+
+        def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+            return [len(text) % 256]
+
+    assert builder(Merging()).chat(says("Hi")).boundary == 0
+
+
+def test_a_template_that_adds_nothing_has_no_boundary() -> None:
+    assert builder(ByteTokenizer(), NAMES).chat(says("Hi", name="n")).boundary == 0
+
+
 @pytest.mark.parametrize(
     "text",
     [
