@@ -36,6 +36,7 @@ def first_model(environment: Environment, state: StateFolder, found: Mapping[str
         return None
     is_on_hub = environment.model.startswith(HUB_PREFIX)
     projector = environment.mmproj or found.get("SKIPPY_MMPROJ_PATH", "")
+    draft = environment.draft_model
     return FirstModel(
         id=environment.model_id or id_from_file_name(Path(path)),
         source=written_source(environment.model if is_on_hub else path, state),
@@ -44,6 +45,7 @@ def first_model(environment: Environment, state: StateFolder, found: Mapping[str
             [replace(one, source=written_source(one.source, state)) for one in environment.adapters]
         ),
         is_named=bool(environment.model),
+        speculation=environment.speculation_settings(written_source(draft, state) if draft else ""),
     )
 
 

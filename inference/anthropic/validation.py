@@ -23,6 +23,7 @@ from inference.openai.json_body import parse_object
 from inference.openai.parameters import MAX_LABEL_CHARS, Refusal, check_refused
 from inference.openai.protocol import MAX_INT32, ChatRequest
 from inference.openai.sampling_fields import read_sampling
+from inference.openai.speculation_fields import read_speculation
 from inference.openai.validation import MAX_STOP_CHARS, MIN_TIMEOUT_S, check_ignored, read_model
 
 MAX_STOP_SEQUENCES = 16
@@ -72,6 +73,7 @@ def parse_messages_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         "adapters": read_adapters(fields),
         "constraint": schema,
         "constraint_param": schema_param,
+        "speculation": read_speculation(fields),
     }
     return ChatRequest(
         messages=conversation.messages,

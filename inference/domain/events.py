@@ -38,12 +38,15 @@ class Started:
 class TokenBatch(NamedTuple):
     """New tokens of this sequence, in order; never an end-of-generation token.
 
-    `logprobs` has one entry for each token where the request asks for them, else none.
+    `logprobs` has one entry for each token where the request asks for them, else none. Where the tokens had
+    been guessed (speculation.py), `num_drafted` says how many were, and `num_accepted` how many rightly.
     """
 
     token_ids: tuple[int, ...]
     at_ts: float
     logprobs: tuple[TokenLogprobs, ...] = ()
+    num_drafted: int = 0
+    num_accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from inference.domain.embeddings import EmbeddingDescription
 from inference.domain.media import MediaKind
 from inference.domain.model_settings import ModelState
+from inference.domain.speculation import SpeculationMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class ModelDescription:
     `max_request_tokens` bounds prompt and answer of one request together: the smaller of the
     shared pool of KV cells and the context that the model was trained with. `media_kinds` is what it
     reads besides text. `embedding` None: it embeds nothing; without `can_generate` it does nothing else.
+    `speculation_modes` are the ways to draft its answers that it has, beside none.
     """
 
     id: str
@@ -38,6 +40,7 @@ class ModelDescription:
     media_kinds: frozenset[MediaKind] = frozenset()
     can_generate: bool = True
     embedding: EmbeddingDescription | None = None
+    speculation_modes: frozenset[SpeculationMode] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+# Longer drafts are hardly ever right to their end.
+MAX_DRAFT_TOKENS = 64
+
 
 class SpeculationMode(Enum):
     """Where drafts come from."""
@@ -30,6 +33,15 @@ class SpeculationSettings:
     allows_requests: bool = True
     draft_source: str = ""
     """The draft model: a GGUF file's path or hf:…; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationChoice:
+    """What a request says: this mode, OFF included, and drafts of at most so many tokens (None: as many as
+    the model is set to)."""
+
+    mode: SpeculationMode
+    max_draft_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

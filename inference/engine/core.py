@@ -28,6 +28,9 @@ from inference.domain.events import (
 )
 from inference.engine.config import EngineConfig
 from inference.engine.counters import EngineCounters
+from inference.engine.drafting.draft_governor import DraftGovernor
+from inference.engine.drafting.draft_verdict import apply_run
+from inference.engine.drafting.speculation import Speculation
 from inference.engine.inbox import Inbox
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
@@ -38,7 +41,6 @@ from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResu
 from inference.engine.refusal import CONTEXT_MESSAGE, FAILED_MESSAGE, refusal
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import HELD, WAITING_FOR_PREFIX, Sequence
-from inference.engine.sequence_media import uncut
 from inference.engine.stats import EngineStatistics
 from inference.engine.step_meter import StepMeter
 
@@ -61,6 +63,8 @@ class EngineCore:
         admission: AdmissionSource,
         clock: Clock,
         deliver: Deliver,
+        *,
+        governor: DraftGovernor | None = None,
     ) -> None:
         self._runner = runner
         self._admission = admission
@@ -68,23 +72,17 @@ class EngineCore:
         self._deliver = deliver
         self._lanes = LanePool(config.num_lanes)
         self._pacer = PrefillPacer.of(config)
-        self._scheduler = Scheduler(
-            num_cells=runner.num_cells,
-            max_batch_tokens=config.max_batch_tokens,
-            resume_headroom_tokens=config.resume_headroom_tokens,
-            pacer=self._pacer,
-            now=clock.monotonic,
-            max_outputs=runner.max_outputs,
-        )
         self.inbox = Inbox()
         self._memory = KvMemory(runner, config, now_ts=clock.monotonic, wake=self.inbox.wake)
+        self._speculation = Speculation(runner, config, self._memory, governor or DraftGovernor())
+        self._scheduler = Scheduler(config, runner, self._pacer, self._speculation, now=clock.monotonic)
         self._active: dict[Submission, Sequence] = {}
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
         self._counters = EngineCounters()
         self._meter = StepMeter(clock.monotonic())
         self._steps = MeasuredRunner(
-            runner, clock=clock, counters=self._counters, meter=self._meter, pacer=self._pacer
+            runner, clock, self._counters, self._meter, pacer=self._pacer, speculation=self._speculation
         )
 
     # -- a step ---------------------------------------------------------------------------------
@@ -173,10 +171,11 @@ class EngineCore:
         if result.outcome is StepOutcome.DONE:
             self._apply(plan, result)
         elif result.outcome is StepOutcome.NO_CELLS:
-            self._make_room()
+            if not plan.drafted:  # else the next step has no drafts, and nobody has to give way
+                self._make_room()
         else:
             for sequence in plan.sequences:
-                self._resync(sequence)
+                self._memory.resync(sequence)
             if result.outcome is StepOutcome.FAILED:
                 self._counters.num_failed_steps += 1
                 self._isolate(plan)
@@ -219,6 +218,17 @@ class EngineCore:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
             elif num_generated >= sequence.max_tokens:
                 self._end(sequence, Finished(FinishReason.LENGTH, now_ts))
+        if plan.drafted:
+            self._apply_drafts(plan, result)
+
+    def _apply_drafts(self, plan: StepPlan, result: StepResult) -> None:
+        now_ts = self._counters.last_step_ts
+        for drafted, run in zip(plan.drafted, result.runs, strict=True):
+            batch, ending = apply_run(drafted, run, self._memory, self._end_token_ids, now_ts)
+            self._counters.num_generated_tokens += len(batch.token_ids)
+            self._events.append((drafted.sequence.sink, batch))
+            if ending is not None:
+                self._end(drafted.sequence, ending)
 
     def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
         """Where its hook is to hear of its last token, say it and let the sequence stand still."""
@@ -247,13 +257,6 @@ class EngineCore:
             else:
                 self._fail(sequence, ContextLengthExceeded(CONTEXT_MESSAGE))
 
-    def _resync(self, sequence: Sequence) -> None:
-        """Positions in the next batch must follow those in the cells, or llama.cpp refuses it."""
-        num_kept = self._memory.rewind(sequence.sequence_id, sequence.max_kept)
-        if uncut(sequence, num_kept) < num_kept:
-            num_kept = self._memory.rewind(sequence.sequence_id, uncut(sequence, num_kept))
-        sequence.resync(num_kept)
-
     def _isolate(self, plan: StepPlan) -> None:
         """Run the sequences of a failed step one by one, so that only the guilty fail."""
         for sequence in plan.sequences:
@@ -264,7 +267,7 @@ class EngineCore:
             elif result.outcome is StepOutcome.FAILED:
                 self._fail(sequence, GenerationFailed(FAILED_MESSAGE))
             elif result.outcome is StepOutcome.ABORTED:
-                self._resync(sequence)
+                self._memory.resync(sequence)
 
     # -- beginnings and endings -----------------------------------------------------------------
 
@@ -320,7 +323,6 @@ class EngineCore:
             self._end(sequence, Finished(FinishReason.LENGTH, self._clock.monotonic()))
 
     def _fail(self, sequence: Sequence, error: SkippyError) -> None:
-        self._counters.num_failed_sequences += 1
         self._end(sequence, Failed(error, self._clock.monotonic()))
 
     def _end(self, sequence: Sequence, event: Event) -> None:
@@ -329,8 +331,10 @@ class EngineCore:
         del self._active[sequence.submission]
         self._scheduler.remove(sequence)
         sequence.end()
+        has_failed = isinstance(event, Failed)
+        self._counters.num_failed_sequences += has_failed
         try:
-            self._memory.retire(sequence, has_failed=isinstance(event, Failed))
+            self._memory.retire(sequence, has_failed=has_failed)
         finally:
             sequence.lane.release()
             sequence.grant.release(num_output_tokens=sequence.num_generated)
@@ -347,6 +351,7 @@ class EngineCore:
         The runner is not asked any more: it may be what broke, and it is freed as a whole.
         """
         now_ts = self._clock.monotonic()
+        self._speculation.members.clear()
         for sequence in self._scheduler.sequences:
             self._active.pop(sequence.submission, None)
             self._scheduler.remove(sequence)
@@ -374,20 +379,18 @@ class EngineCore:
             lanes=self._lanes,
             memory=self._memory,
             scheduler=self._scheduler,
+            speculation=self._speculation,
             meter=self._meter,
         )
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless lanes, sequences and the registry agree."""
-        self._lanes.check_integrity()
-        self._scheduler.check_integrity()
         sequences = self._scheduler.sequences
+        self._lanes.check_integrity([sequence.lane for sequence in sequences])
+        self._scheduler.check_integrity()
         self._memory.check_integrity(sequences)
         if set(sequences) != set(self._active.values()):
             raise AssertionError("the scheduler and the registry hold different sequences")
-        held = [sequence.lane.index for sequence in sequences if sequence.lane.is_held]
-        if len(set(held)) != len(sequences) or len(held) != self._lanes.statistics.num_used:
-            raise AssertionError(f"{len(sequences)} sequences hold lanes {held}, {self._lanes!r}")
 
     def __repr__(self) -> str:
         num_steps = self._counters.num_steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inference.engine.drafting.speculation import Speculation
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
 from inference.engine.model_runner import ModelRunner
@@ -36,6 +37,7 @@ class EngineCounters:
         lanes: LanePool,
         memory: KvMemory,
         scheduler: Scheduler,
+        speculation: Speculation,
         meter: StepMeter,
     ) -> EngineStatistics:
         """Each number is true, though not all at the same instant. From any thread."""
@@ -59,6 +61,8 @@ class EngineCounters:
             total_preemptions=self.num_preemptions,
             total_prefill_tokens=self.num_prefill_tokens,
             total_generated_tokens=self.num_generated_tokens,
+            total_drafted_tokens=speculation.num_drafted_tokens,
+            total_accepted_tokens=speculation.num_accepted_tokens,
             last_step_ts=self.last_step_ts,
             max_step_s=meter.max_step_s,
             total_phases=meter.total_phases,

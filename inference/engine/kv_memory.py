@@ -86,6 +86,11 @@ class KvMemory:
         return self._cache.num_cells_running
 
     @property
+    def num_cells_free(self) -> int:
+        """Cells that nobody has, not even the cache."""
+        return self._cache.num_cells_free
+
+    @property
     def cold_statistics(self) -> ColdPrefixStatistics:
         return self._checkpoints.statistics if self._checkpoints.is_enabled else self._cold.statistics
 
@@ -142,6 +147,14 @@ class KvMemory:
         num_kept = self._runner.rewind(sequence_id, max_tokens)
         self._cache.resize(sequence_id, num_kept)
         return num_kept
+
+    def resync(self, sequence: Sequence) -> None:
+        """After a step that was applied in part: positions in the next batch must follow those in the cells,
+        or llama.cpp refuses it."""
+        num_kept = self.rewind(sequence.sequence_id, sequence.max_kept)
+        if uncut(sequence, num_kept) < num_kept:
+            num_kept = self.rewind(sequence.sequence_id, uncut(sequence, num_kept))
+        sequence.resync(num_kept)
 
     def lose(self, sequences: Iterable[Sequence]) -> None:
         """A batch has taken the cells of these with it."""

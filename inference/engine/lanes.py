@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -74,11 +75,16 @@ class LanePool:
         self._free.append(index)
         self._free.sort(reverse=True)
 
-    def check_integrity(self) -> None:
-        """Raise AssertionError unless every lane is either free or used, once."""
+    def check_integrity(self, owned: Collection[Lane] | None = None) -> None:
+        """Raise AssertionError unless every lane is either free or used, once, and where it is said who has
+        some (`owned`), by just these."""
         free = [index for index, is_used in enumerate(self._is_used) if not is_used]
         if sorted(self._free) != free:
             raise AssertionError(f"{self!r}: the free list {self._free} is not {free}")
+        if owned is not None:
+            held = [lane.index for lane in owned if lane.is_held]
+            if len(set(held)) != len(owned) or len(held) != self.statistics.num_used:
+                raise AssertionError(f"{len(owned)} sequences hold lanes {held}, {self!r}")
 
     def __repr__(self) -> str:
         statistics = self.statistics

@@ -6,6 +6,7 @@ The only file of the engine that knows both its loop and llama.cpp's layer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
+from inference.domain.speculation import SpeculationMode
 from inference.domain.tokenizer import Tokenizer
 from inference.engine.client import Admission, EngineClient
 from inference.engine.config import EngineConfig
@@ -27,6 +29,8 @@ from inference.engine.thread import EngineThread
 
 if TYPE_CHECKING:
     from inference.engine.llama import LlamaConstraintCompiler, LlamaModel
+
+logger = logging.getLogger(__name__)
 
 
 class LocalEngine:
@@ -97,6 +101,7 @@ class LocalEngineLoader:
         Then nothing is held of what was loaded before."""
         # Here and not above: the site is put together in processes that never load a model.
         from inference.engine.llama import LlamaConstraintCompiler, LlamaModel, LlamaRunner
+        from inference.engine.llama.draft_model import load_draft
 
         config = order.config
         if order.others_bytes is not None:
@@ -104,6 +109,7 @@ class LocalEngineLoader:
         model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
+        draft: LlamaModel | None = None
         try:
             if order.files.adapters:
                 await asyncio.to_thread(model.load_adapters, order.files.adapters)
@@ -117,9 +123,13 @@ class LocalEngineLoader:
                 return EmbeddingEngine(description, model, constraints=constraints, embeddings=embeddings)
             if order.files.projector is not None:
                 projector = await asyncio.to_thread(_load_projector, order.files, model, config)
+            if order.files.draft is not None:
+                draft = await asyncio.to_thread(load_draft, order.files.draft, model, config)
             admission = admit(config.num_cells)
-            # The runner frees the context, then the model, also where it cannot be made.
-            thread = EngineThread(lambda: LlamaRunner(model, config), config, admission, self._clock)
+            # The runner frees the contexts, then the models, also where it cannot be made.
+            thread = EngineThread(
+                lambda: LlamaRunner(model, config, draft=draft), config, admission, self._clock
+            )
             self._threads.add(thread)
             client = EngineClient(thread, admission)
             await client.start()
@@ -128,10 +138,13 @@ class LocalEngineLoader:
                 constraints.close()
             if projector is not None:
                 await asyncio.to_thread(projector.close)
+            if draft is not None:
+                await asyncio.to_thread(draft.close)
             await asyncio.to_thread(model.close)
             raise
         if projector is not None:
             description = replace(description, media_kinds=projector.kinds)
+        description = replace(description, speculation_modes=_speculation_modes(order, thread))
         return LocalEngine(
             description,
             model.tokenizer,
@@ -164,6 +177,19 @@ def _check_beside_others(path: Path, config: EngineConfig, others_bytes: int) ->
     from inference.engine.llama.model import check_beside_others
 
     check_beside_others(path, config, others_bytes)
+
+
+def _speculation_modes(order: LoadOrder, thread: EngineThread) -> frozenset[SpeculationMode]:
+    """The ways to draft that this model has; one that it was to draft by, and has not, is told in the log."""
+    modes: frozenset[SpeculationMode] = frozenset()
+    if thread.can_speculate:
+        modes |= {SpeculationMode.PROMPT_LOOKUP}
+        if order.files.draft is not None:
+            modes |= {SpeculationMode.DRAFT_MODEL}
+    wanted = order.settings.speculation.mode
+    if wanted is not SpeculationMode.OFF and wanted not in modes:
+        logger.warning("%s cannot be drafted by %s: it answers without", order.settings.id, wanted.value)
+    return modes
 
 
 def _load_projector(files: ModelFiles, model: LlamaModel, config: EngineConfig) -> MediaProjector:

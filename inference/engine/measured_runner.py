@@ -6,6 +6,7 @@ import logging
 
 from inference.domain.clock import Clock
 from inference.engine.counters import EngineCounters
+from inference.engine.drafting.speculation import Speculation
 from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
@@ -20,17 +21,19 @@ class MeasuredRunner:
     def __init__(
         self,
         runner: ModelRunner,
-        *,
         clock: Clock,
         counters: EngineCounters,
         meter: StepMeter,
+        *,
         pacer: PrefillPacer,
+        speculation: Speculation,
     ) -> None:
         self._runner = runner
         self._clock = clock
         self._counters = counters
         self._meter = meter
         self._pacer = pacer
+        self._speculation = speculation
 
     def run(self, plan: StepPlan) -> StepResult:
         begin_ts = self._clock.monotonic()
@@ -43,6 +46,8 @@ class MeasuredRunner:
         self._meter.ran(end_ts - begin_ts, result.compute_s)
         self._counters.num_steps += 1
         self._counters.last_step_ts = end_ts
+        if self._speculation.members:
+            self._speculation.observe(plan, result, end_ts - begin_ts)
         if plan.prefills and not plan.num_scored and result.outcome is StepOutcome.DONE:
             self._pacer.observe(
                 num_tokens=plan.num_tokens,

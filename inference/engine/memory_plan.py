@@ -85,6 +85,24 @@ class DeviceMemory:
         )
 
 
+def together(one: Sequence[DeviceMemory], other: Sequence[DeviceMemory]) -> tuple[DeviceMemory, ...]:
+    """What two models take that lie in memory at once, by device; what is left was seen by the later one."""
+    added = {plan.device: plan for plan in one}
+    for plan in other:
+        first = added.get(plan.device)
+        added[plan.device] = (
+            plan
+            if first is None
+            else replace(
+                plan,
+                weights_bytes=first.weights_bytes + plan.weights_bytes,
+                kv_bytes=first.kv_bytes + plan.kv_bytes,
+                compute_bytes=first.compute_bytes + plan.compute_bytes,
+            )
+        )
+    return tuple(added.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`num_layers` of each GPU in use; `output_gpu` has the output, None: the CPU. The rest of the

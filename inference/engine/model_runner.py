@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from inference.domain.requests import GenerationRequest
+from inference.engine.drafting.draft_model import DraftModel
 from inference.engine.host_tier import StateArray
 from inference.engine.memory_plan import DeviceMemory
 from inference.engine.plan import StepPlan, StepResult
@@ -46,6 +47,11 @@ class ModelRunner(Protocol):
     def can_share_prefixes(self) -> bool:
         """Whether a part of a sequence's cells can be copied and removed; not so where the memory of
         a text is one state (recurrent models)."""
+        ...
+
+    @property
+    def draft_model(self) -> DraftModel | None:
+        """The smaller model that drafts for this one."""
         ...
 
     def open(self, sequence_id: int, request: GenerationRequest) -> None:

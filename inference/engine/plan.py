@@ -35,8 +35,22 @@ class PrefillChunk:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DraftedDecode:
+    """A decoding sequence whose next tokens were guessed: its last token and `token_ids`, never empty, are
+    computed at once, and behind each of them the next one can be drawn."""
+
+    sequence: Sequence
+    token_ids: tuple[int, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return 1 + len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
-    """One batch. The four arrays have one row for each token: decodes first, then prefill chunks.
+    """One batch. The four arrays have one row for each token: decodes first, then prefill chunks, or the
+    rows of `drafted` sequences, which are in neither of the others.
 
     `token_ids`, `positions`, `sequence_ids` (int32) and `is_output` (int8: logits wanted) are what
     a runner needs. `outputs` are the sequences whose next token is drawn, in the order of their
@@ -62,6 +76,7 @@ class StepPlan:
     is_causal: bool = True
     places: PlaceArray | None = None
     adapters: AdapterSet = ()
+    drafted: tuple[DraftedDecode, ...] = ()
     num_scored: int = 0
 
     @classmethod
@@ -117,6 +132,23 @@ class StepPlan:
         )
 
     @classmethod
+    def build_drafted(cls, decoding: list[Sequence], drafted: list[DraftedDecode]) -> StepPlan:
+        """A batch of `decoding` sequences, and behind them those with drafts."""
+        plain = cls.build(decoding, [])
+        tokens = [token_id for one in drafted for token_id in (one.sequence.last_token_id, *one.token_ids)]
+        positions = [next_position(one.sequence) + row for one in drafted for row in range(one.num_rows)]
+        ids = [one.sequence.sequence_id for one in drafted for _ in range(one.num_rows)]
+        return replace(
+            plain,
+            token_ids=np.concatenate([plain.token_ids, np.array(tokens, dtype=np.int32)]),
+            positions=np.concatenate([plain.positions, np.array(positions, dtype=np.int32)]),
+            sequence_ids=np.concatenate([plain.sequence_ids, np.array(ids, dtype=np.int32)]),
+            is_output=np.ones(len(plain.token_ids) + len(tokens), dtype=np.int8),
+            adapters=drafted[0].sequence.adapters,
+            drafted=tuple(drafted),
+        )
+
+    @classmethod
     def build_scored(cls, sequence: Sequence, max_tokens: int) -> StepPlan:
         """The next tokens of a prompt that is to be scored, up to its last one, whose row is drawn from.
         Computed again after a preemption, it is not scored again."""
@@ -143,18 +175,22 @@ class StepPlan:
         return len(self.token_ids)
 
     @property
-    def num_outputs(self) -> int:
-        """Rows of logits: one for each of `outputs`, or those that are scored."""
-        return len(self.outputs) + self.num_scored
+    def num_prefill_tokens(self) -> int:
+        return sum([chunk.num_tokens for chunk in self.prefills])
 
     @property
-    def num_prefill_tokens(self) -> int:
-        return len(self.token_ids) - len(self.decoding)
+    def num_outputs(self) -> int:
+        """Rows of logits: one for each of `outputs`, then all rows of `drafted`; or those that are scored."""
+        return len(self.outputs) + self.num_scored + sum([one.num_rows for one in self.drafted])
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
         """Everyone who has a part in it."""
-        return (*self.decoding, *(chunk.sequence for chunk in self.prefills))
+        return (
+            *self.decoding,
+            *(chunk.sequence for chunk in self.prefills),
+            *(one.sequence for one in self.drafted),
+        )
 
 
 class StepOutcome(Enum):
@@ -170,12 +206,26 @@ class StepOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnRun:
+    """What was drawn behind the last token of a drafted sequence and behind those of its draft, one after
+    the other: up to the first that is not the drafted one, ends the answer or fills it up, or could not be
+    drawn (NOTHING_DRAWN, the last one then). `forced` alone can follow the last one; they count as drawn.
+    `logprobs` are there for each drawn token, forced ones excepted, where the sequence asks for them."""
+
+    token_ids: tuple[int, ...]
+    forced: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    is_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """`token_ids[i]` was drawn for `plan.outputs[i]`; NOTHING_DRAWN where its logits were no numbers.
 
     `logprobs[i]` is there where that sequence asks for them, `signals[i]` where it has a watch. `ended`
     has i where the answer is complete with that: its constraint lets nothing follow. `forced[i]` are
     tokens behind it that alone could follow; they count as drawn, and nothing is known of their logits.
+    `runs[j]` came of `plan.drafted[j]`.
     `compute_s` of the time were in the model, the rest went to drawing. Where `is_memory_lost`, the batch
     has taken everybody's cells with it, also of sequences that had no part in it. `scores` are those of the
     tokens behind the scored rows.
@@ -187,6 +237,7 @@ class StepResult:
     signals: Mapping[int, TokenSignal] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
     forced: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    runs: tuple[DrawnRun, ...] = ()
     compute_s: float = 0.0
     is_memory_lost: bool = False
     scores: tuple[TokenLogprobs, ...] = ()

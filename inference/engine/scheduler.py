@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 
 from inference.engine.adapter_turns import AdapterTurns
+from inference.engine.config import EngineConfig
+from inference.engine.drafting.speculation import Speculation
+from inference.engine.model_runner import ModelRunner
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import PrefillChunk, StepPlan
 from inference.engine.sequence import (
@@ -49,19 +52,19 @@ class Scheduler:
 
     def __init__(
         self,
-        *,
-        num_cells: int,
-        max_batch_tokens: int,
-        resume_headroom_tokens: int,
+        config: EngineConfig,
+        runner: ModelRunner,
         pacer: PrefillPacer,
+        speculation: Speculation,
+        *,
         now: Callable[[], float] = time.monotonic,
-        max_outputs: int = 1,
     ) -> None:
-        self._num_cells = num_cells
-        self._max_batch_tokens = max_batch_tokens
-        self._resume_headroom_tokens = resume_headroom_tokens
+        self._num_cells = runner.num_cells
+        self._max_outputs = runner.max_outputs
+        self._max_batch_tokens = config.max_batch_tokens
+        self._resume_headroom_tokens = config.resume_headroom_tokens
         self._pacer = pacer
-        self._max_outputs = max_outputs
+        self._speculation = speculation
         self._sequences: list[Sequence] = []
         self._num_preempted = 0
         self._turns = AdapterTurns(now)
@@ -83,11 +86,13 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         self._sequences.append(sequence)
         self._num_adapted += bool(sequence.adapters)
+        self._speculation.add(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take an ended sequence out; `sequence.end()` is for its owner to call, before or after."""
         self._sequences.remove(sequence)
         self._num_adapted -= bool(sequence.adapters)
+        self._speculation.remove(sequence)
         self._last_plan = None  # which holds on to it
         self._num_preempted = sum([other.state is PREEMPTED for other in self._sequences])
 
@@ -118,6 +123,11 @@ class Scheduler:
             prefills = share(waiting, self._pacer.budget(len(decoding)))
         if not decoding and not prefills:
             return None
+        if self._speculation.members and not prefills and not self._num_preempted:
+            drafted = self._speculation.draft(decoding)
+            if drafted:
+                guessed = {one.sequence for one in drafted}
+                return StepPlan.build_drafted([one for one in decoding if one not in guessed], drafted)
         last = self._last_plan
         if not prefills and last is not None and last.is_for(decoding):
             return last.repeat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from enum import Enum
 
 import numpy as np
@@ -178,6 +179,17 @@ class Sequence:
         return self._known[:num_tokens]
 
     @property
+    def num_left_to_generate(self) -> int:
+        return self.max_tokens - len(self._generated)
+
+    def known_from(self, begin: int, max_tokens: int) -> SequenceOf[int]:
+        """Its tokens from number `begin` on, at most `max_tokens`; what was generated comes by itself."""
+        num_prompt = self.num_prompt_tokens
+        if begin >= num_prompt:
+            return self._generated[begin - num_prompt : begin - num_prompt + max_tokens]
+        return self.request.prompt_token_ids[begin : begin + max_tokens]
+
+    @property
     def num_until_due(self) -> int:
         """Tokens until somebody gets on: its own remainder, or what others wait for, if that is less."""
         num_due = self.num_promised - self.num_computed
@@ -235,6 +247,15 @@ class Sequence:
         """These alone could follow the token that was drawn: they are computed with it in one go, as a
         prompt is. Returns how many were generated."""
         self._require(DECODING)
+        self._generated += token_ids
+        self.state = self._running_state
+        return len(self._generated)
+
+    def append_run(self, token_ids: tuple[int, ...], num_computed: int) -> int:
+        """These were drawn behind its last token and those of a draft, and so many of them all have their KV
+        in cells now. Returns how many were generated. Only one that ends may have nothing left."""
+        self._require(DECODING)
+        self.num_computed += num_computed
         self._generated += token_ids
         self.state = self._running_state
         return len(self._generated)

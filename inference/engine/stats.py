@@ -86,6 +86,8 @@ class EngineStatistics:
     total_preemptions: int = 0
     total_prefill_tokens: int = 0
     total_generated_tokens: int = 0
+    total_drafted_tokens: int = 0
+    total_accepted_tokens: int = 0
     total_turns: int = 0
     total_integrity_faults: int = 0
     last_step_ts: float = 0.0

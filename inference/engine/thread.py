@@ -100,6 +100,12 @@ class EngineThread:
         return self._state is EngineState.RUNNING
 
     @property
+    def can_speculate(self) -> bool:
+        """Whether rejected tokens can be taken out of the model's memory again. Known once it serves."""
+        runner = self._runner
+        return runner is not None and runner.can_share_prefixes
+
+    @property
     def statistics(self) -> EngineStatistics:
         """A snapshot, from any thread; the last one after the engine has ended."""
         core = self._core

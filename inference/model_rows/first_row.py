@@ -6,11 +6,12 @@ From then on the row is what holds; the environment's word is only compared with
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inference.domain.adapters import AdapterSettings
 from inference.domain.model import canonical_model_id
 from inference.domain.model_settings import LoadPolicy, ModelSettings
+from inference.domain.speculation import SpeculationSettings
 from inference.model_rows.services import model_create, model_rows_changing
 from inference.models import ModelRow
 from inference.models.model_row import MAX_MODEL_ID_LENGTH
@@ -27,6 +28,7 @@ class FirstModel:
     projector_source: str = ""
     adapters: tuple[AdapterSettings, ...] = ()
     is_named: bool = True
+    speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
 
 
 def model_row_ensure(*, first: FirstModel) -> ModelRow | None:
@@ -56,6 +58,7 @@ def _settings(first: FirstModel) -> ModelSettings:
         load_policy=LoadPolicy.ALWAYS,
         has_embeddings=True,
         adapters=first.adapters,
+        speculation=first.speculation,
     )
 
 

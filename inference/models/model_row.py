@@ -16,7 +16,7 @@ from django.db.models.lookups import Exact
 from django.utils import timezone
 
 from inference.domain.model_settings import LoadPolicy
-from inference.domain.speculation import SpeculationMode
+from inference.domain.speculation import MAX_DRAFT_TOKENS, SpeculationMode
 
 MAX_MODEL_ID_LENGTH = 200
 MAX_ALIASES = 32
@@ -25,7 +25,6 @@ MAX_ADAPTERS = 64
 MAX_ADAPTER_NAME_LENGTH = 100
 MAX_ADAPTER_SCALE = 1000.0
 MAX_IDLE_UNLOAD_S = 30 * 86_400.0
-MAX_DRAFT_TOKENS = 64
 # What canonical_model_id (inference/domain/model.py) takes out of a name.
 _HAS_MAIN = r"@main(:|$)"
 

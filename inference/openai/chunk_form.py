@@ -49,8 +49,9 @@ def usage_object(usage: Usage) -> dict[str, object]:
 
 
 def timings_object(timings: Timings) -> dict[str, object]:
-    """Milliseconds and tokens by second, under the names that llama.cpp's clients know."""
-    return {
+    """Milliseconds and tokens by second, under the names that llama.cpp's clients know; of drafts only
+    where there were some."""
+    members: dict[str, object] = {
         "queue_wait_ms": timings.queue_wait_s * 1000,
         "prompt_n": timings.num_prompt_tokens,
         "prompt_ms": timings.prompt_s * 1000,
@@ -60,6 +61,10 @@ def timings_object(timings: Timings) -> dict[str, object]:
         "predicted_ms": timings.predicted_s * 1000,
         "predicted_per_second": timings.predicted_tokens_per_s,
     }
+    if timings.num_drafted_tokens:
+        members["draft_n"] = timings.num_drafted_tokens
+        members["draft_n_accepted"] = timings.num_accepted_tokens
+    return members
 
 
 class ChunkForm:

@@ -19,6 +19,7 @@ from inference.domain.messages import ChatMessage
 from inference.domain.reasoning import ReasoningOptions
 from inference.domain.requests import SamplingParams
 from inference.domain.sampling import SamplerStage
+from inference.domain.speculation import SpeculationChoice
 from inference.domain.tools import ToolUse
 
 # llama.cpp reads this seed as "draw one at random" (LLAMA_DEFAULT_SEED in llama.h).
@@ -171,6 +172,7 @@ class OutputRequest:
     constraint_param: str = ""
     says_form: bool = False
     adapters: tuple[AdapterChoice, ...] | None = None
+    speculation: SpeculationChoice | None = None
     ignored_parameters: tuple[str, ...] = ()
 
     @property

@@ -39,6 +39,7 @@ from inference.openai.protocol import (
 )
 from inference.openai.reasoning_fields import read_reasoning
 from inference.openai.sampling_fields import read_sampling
+from inference.openai.speculation_fields import read_speculation
 from inference.openai.structured_output import FORMAT_FIELDS, read_output_format
 from inference.openai.template_fields import read_template, read_template_kwargs
 from inference.openai.tool_fields import read_tool_use
@@ -173,6 +174,7 @@ def read_output(
         constraint=None if output_format is None else output_format.spec,
         constraint_param="" if output_format is None else output_format.param,
         adapters=read_adapters(fields),
+        speculation=read_speculation(fields),
         says_form=any(fields.take(name) is not None for name in FORMAT_FIELDS),
     )
     ignored.extend(fields.unknown())

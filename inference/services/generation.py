@@ -44,6 +44,7 @@ from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
+from inference.services.speculation import speculation_request
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -218,6 +219,9 @@ class GenerationService:
             priority=caller.priority,
             constraint=constraint,
             max_token_gap_s=self._max_token_gap_s,
+            speculation=speculation_request(
+                request.speculation, model.settings.speculation, description.speculation_modes
+            ),
         )
 
     async def _chat_constraint(

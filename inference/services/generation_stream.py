@@ -97,6 +97,8 @@ class GenerationStream:
                 return False
             text = reader.feed_plain(batch.token_ids)
             meter.count(len(batch.token_ids), batch.at_ts)
+            if batch.num_drafted:
+                meter.count_drafts(batch)
             if text:
                 writer.write_text(text)
             return True
@@ -106,6 +108,8 @@ class GenerationStream:
                 return False
             read = reader.feed(batch.token_ids)
             meter.count(read.num_tokens, batch.at_ts, num_reasoning=read.num_reasoning_tokens)
+            if batch.num_drafted:
+                meter.count_drafts(batch)
             if read.deltas:
                 writer.write_deltas(read.deltas)
             return True
@@ -128,6 +132,8 @@ class GenerationStream:
                 case TokenBatch():
                     read = self._reader.feed(event.token_ids, event.logprobs)
                     self._meter.count(read.num_tokens, event.at_ts, num_reasoning=read.num_reasoning_tokens)
+                    if event.num_drafted:
+                        self._meter.count_drafts(event)
                     if read.deltas or read.tokens:
                         tokens = read.tokens if echo is None else echo.shift(read.tokens)
                         yield AnswerPart(read.deltas, tokens)
@@ -174,6 +180,8 @@ class GenerationStream:
             queue_wait_s=started - self._submitted_ts,
             prompt_s=first - started,
             predicted_s=last - first,
+            num_drafted_tokens=meter.num_drafted_tokens,
+            num_accepted_tokens=meter.num_accepted_tokens,
         )
         self._handle.note_completed(timings)
         if reason is FinishReason.STOP and self._reader.has_called:

@@ -5,7 +5,7 @@ A token costs an addition here and nothing else; whoever records progress reads 
 
 from __future__ import annotations
 
-from inference.domain.events import Usage
+from inference.domain.events import TokenBatch, Usage
 
 
 class UsageMeter:
@@ -14,7 +14,9 @@ class UsageMeter:
     __slots__ = (
         "first_token_ts",
         "last_token_ts",
+        "num_accepted_tokens",
         "num_cached_tokens",
+        "num_drafted_tokens",
         "num_output_tokens",
         "num_prompt_tokens",
         "num_reasoning_tokens",
@@ -26,6 +28,8 @@ class UsageMeter:
         self.num_cached_tokens = 0
         self.num_output_tokens = 0
         self.num_reasoning_tokens = 0
+        self.num_drafted_tokens = 0
+        self.num_accepted_tokens = 0
         self.started_ts: float | None = None
         self.first_token_ts: float | None = None
         self.last_token_ts: float | None = None
@@ -42,6 +46,11 @@ class UsageMeter:
         self.last_token_ts = at_ts
         self.num_output_tokens += num_tokens
         self.num_reasoning_tokens += num_reasoning
+
+    def count_drafts(self, batch: TokenBatch) -> None:
+        """Tokens of it had been guessed (`num_drafted` is not 0)."""
+        self.num_drafted_tokens += batch.num_drafted
+        self.num_accepted_tokens += batch.num_accepted
 
     @property
     def usage(self) -> Usage | None:

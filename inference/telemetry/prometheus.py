@@ -60,6 +60,8 @@ class ModelGauges:
     total_prefill_tokens: int = 0
     total_hit_tokens: int = 0
     total_steps: int = 0
+    total_drafted_tokens: int = 0
+    total_accepted_tokens: int = 0
     total_failed_steps: int = 0
     total_integrity_faults: int = 0
     cold: ColdPrefixStatistics = field(default_factory=ColdPrefixStatistics)
@@ -227,6 +229,8 @@ def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("vllm:num_preemptions", "Requests that gave up their cells.", now.total_preemptions),
         ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", queried),
         ("vllm:prefix_cache_hits", "Prompt tokens found there.", now.total_hit_tokens),
+        ("vllm:spec_decode_num_draft_tokens", "Tokens guessed ahead.", now.total_drafted_tokens),
+        ("vllm:spec_decode_num_accepted_tokens", "Those guessed rightly.", now.total_accepted_tokens),
         ("skippy_engine_steps", "Steps of the engine.", now.total_steps),
         ("skippy_engine_failed_steps", "Steps that failed.", now.total_failed_steps),
         ("skippy_integrity_faults", "How often the books did not agree.", now.total_integrity_faults),

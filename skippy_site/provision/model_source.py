@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skippy_site.env import Environment
     from skippy_site.state import StateFolder
 
-MODEL, PROJECTOR = "SKIPPY_MODEL", "SKIPPY_MMPROJ"
+MODEL, PROJECTOR, DRAFT_MODEL = "SKIPPY_MODEL", "SKIPPY_MMPROJ", "SKIPPY_DRAFT_MODEL"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)  # what llama.cpp reads (gguf.h)
 HUB_PREFIX = "hf:"

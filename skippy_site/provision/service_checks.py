@@ -19,6 +19,7 @@ from inference.engine.memory_plan import DeviceMemory
 from skippy_site.env import Environment, EnvironmentProblem, read_environment, variable_name
 from skippy_site.provision.findings import Check, Finding, ok, problem, warning
 from skippy_site.provision.model_source import (
+    DRAFT_MODEL,
     HUB_PREFIX,
     MODEL,
     PROJECTOR,
@@ -51,6 +52,7 @@ class ServiceChecks:
         return [
             ("model", self.model),
             ("projector", self.projector),
+            ("draft model", self.draft_model),
             ("state folder", self.state_folder),
             ("Postgres", self.postgres),
             ("broker", self.broker),
@@ -67,6 +69,10 @@ class ServiceChecks:
     def projector(self) -> Iterator[Finding]:
         if self.environment.mmproj:
             yield _file_finding("projector", self.environment.mmproj, PROJECTOR)
+
+    def draft_model(self) -> Iterator[Finding]:
+        if self.environment.draft_model:
+            yield _file_finding("draft model", self.environment.draft_model, DRAFT_MODEL)
 
     def state_folder(self) -> Iterator[Finding]:
         root = self.state.root

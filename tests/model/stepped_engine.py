@@ -13,6 +13,7 @@ from inference.domain.events import Event
 from inference.domain.media_run import MediaRun
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest
+from inference.domain.speculation import SpeculationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
 from inference.engine.llama import LlamaModel, LlamaRunner
@@ -62,6 +63,7 @@ class SteppedEngine:
         constraint: OutputConstraint | None = None,
         media: tuple[MediaRun, ...] = (),
         adapters: AdapterSet = (),
+        speculation: SpeculationRequest | None = None,
         group: str = "",
         num_prompt_logprobs: int | None = None,
     ) -> RecordingSink:
@@ -81,6 +83,7 @@ class SteppedEngine:
             constraint=constraint,
             media=media,
             adapters=adapters,
+            speculation=speculation,
             sibling_group=group,
             num_prompt_logprobs=num_prompt_logprobs,
         )

@@ -73,7 +73,6 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             num_lanes=num_lanes,
             num_cells=NUM_CELLS,
             has_prefix_cache="off" not in kind,
-            can_share_prefixes="cut" not in kind,
             max_cached_entries=max_entries,
             min_cached_tokens=MIN_TOKENS,
             max_cached_cells=max_cells,
@@ -81,7 +80,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             max_prefill_tokens_beside_decodes=32,
             resume_headroom_tokens=1,
             host_cache_bytes=self.host_cache_bytes,
-            can_share_prefixes=self.can_share_prefixes,
+            can_share_prefixes=self.can_share_prefixes and "cut" not in kind,
         )
         self.max_cells = max_cells
         self.engine.runner.draw = self._draw

@@ -15,14 +15,17 @@ from inference.engine.config import EngineConfig
 from inference.engine.host_tier import StateArray
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext, LogitsArray
+from inference.engine.llama.draft_check import draw_runs
+from inference.engine.llama.draft_model import LlamaDraftModel
 from inference.engine.llama.logprobs import raw_rows, row_scores
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
 from inference.engine.load_error import ModelLoadError
-from inference.engine.memory_plan import DeviceMemory
-from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan, StepResult
+from inference.engine.memory_plan import DeviceMemory, together
+from inference.engine.plan import NOTHING_DRAWN, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.positions import PositionMap
+from inference.engine.sequence import Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +49,19 @@ class LlamaRunner:
     """Implements ModelRunner; belongs to the thread that makes it.
 
     `close()` frees the context, and the model with it where `owns_model`: nobody else knows when the
-    last batch is done.
+    last batch is done. `draft` is a smaller model of the same vocabulary (load_draft); it is always owned.
     """
 
-    def __init__(self, model: LlamaModel, config: EngineConfig, *, owns_model: bool = True) -> None:
+    def __init__(
+        self,
+        model: LlamaModel,
+        config: EngineConfig,
+        *,
+        owns_model: bool = True,
+        draft: LlamaModel | None = None,
+    ) -> None:
         self._model = model
+        self._draft_model: LlamaDraftModel | None = None
         self._owns_model = owns_model
         self._hardware = config.hardware
         self._samplers: dict[int, Sampler] = {}
@@ -73,8 +84,12 @@ class LlamaRunner:
         except BaseException:
             if owns_model:
                 model.close()
+            if draft is not None:
+                draft.close()
             raise
         try:
+            if draft is not None:
+                self._draft_model = LlamaDraftModel(draft, config)
             self._batch = LlamaBatch(
                 self._context.max_batch_tokens, embedding_width=self._context.embedding_width
             )
@@ -102,7 +117,12 @@ class LlamaRunner:
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...]:
-        return self._context.memory
+        own, draft = self._context.memory, self._draft_model
+        return own if draft is None else together(own, draft.memory)
+
+    @property
+    def draft_model(self) -> LlamaDraftModel | None:
+        return self._draft_model
 
     @property
     def can_share_prefixes(self) -> bool:
@@ -146,9 +166,15 @@ class LlamaRunner:
             )
         if plan.num_scored:
             return StepResult(StepOutcome.DONE, compute_s=compute_s, scores=self._score(plan))
-        if not plan.outputs:
+        if not self._batch.num_outputs:
             return StepResult(StepOutcome.DONE, compute_s=compute_s)
-        logits = self._context.logits(len(plan.outputs))
+        logits = self._context.logits(self._batch.num_outputs)
+        runs: tuple[DrawnRun, ...] = ()
+        if plan.drafted:
+            samplers = [self._samplers[one.sequence.sequence_id] for one in plan.drafted]
+            num_plain = len(plan.outputs)
+            runs = draw_runs(logits[num_plain:], plan.drafted, samplers, self._end_token_ids, self._force_one)
+            logits = logits[:num_plain]
         asked = {}
         if self._scored:
             asked = raw_rows(logits, [sequence.request.num_top_logprobs for sequence in plan.outputs])
@@ -157,7 +183,7 @@ class LlamaRunner:
         forced = self._force(plan, token_ids) if self._constrained else {}
         drawn = {row: raw.of(token_ids[row]) for row, raw in asked.items() if token_ids[row] != NOTHING_DRAWN}
         ended = self._ended_rows() if self._constrained else frozenset()
-        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, compute_s)
+        return StepResult(StepOutcome.DONE, token_ids, drawn, signals, ended, forced, runs, compute_s)
 
     def _score(self, plan: StepPlan) -> tuple[TokenLogprobs, ...]:
         """How likely the prompt's tokens were behind the scored rows."""
@@ -172,18 +198,21 @@ class LlamaRunner:
         whose constraint fails at that has nothing drawn."""
         all_forced = {}
         for row, (sequence, sampler) in enumerate(zip(plan.outputs, self._last_samplers, strict=True)):
-            sequence_id = sequence.sequence_id
-            if sequence_id not in self._constrained or token_ids[row] == NOTHING_DRAWN:
+            if sequence.sequence_id not in self._constrained or token_ids[row] == NOTHING_DRAWN:
                 continue
-            if sequence_id in self._scored or sequence_id in self._watched:
-                continue
-            num_left = sequence.max_tokens - sequence.num_generated - 1
-            forced = take_forced(sampler, min(num_left, MAX_FORCED_TOKENS), self._end_token_ids)
+            forced = self._force_one(sequence, sampler, 1)
             if forced is None:
                 token_ids[row] = NOTHING_DRAWN
             elif forced:
                 all_forced[row] = forced
         return all_forced
+
+    def _force_one(self, sequence: Sequence, sampler: Sampler, num_drawn: int) -> tuple[int, ...] | None:
+        """What alone can follow its last token, of which this step drew `num_drawn`; None: a failure."""
+        if sequence.sequence_id in self._scored or sequence.sequence_id in self._watched:
+            return ()
+        num_left = sequence.num_left_to_generate - num_drawn
+        return take_forced(sampler, min(num_left, MAX_FORCED_TOKENS), self._end_token_ids)
 
     def _ended_rows(self) -> frozenset[int]:
         """Rows after whose token nothing else may come."""
@@ -330,9 +359,13 @@ class LlamaRunner:
 
     def interrupt(self) -> None:
         self._context.interrupt()
+        if self._draft_model is not None:
+            self._draft_model.interrupt()
 
     def close(self) -> None:
         self._samplers.clear()
+        if self._draft_model is not None:
+            self._draft_model.close()
         self._context.close()
         if self._owns_model:
             self._model.close()

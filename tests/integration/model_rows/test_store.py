@@ -12,13 +12,14 @@ from django.db.models.functions import Now
 
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.model_settings import LoadPolicy, ModelState, ModelStatus
+from inference.domain.speculation import SpeculationMode, SpeculationSettings
 from inference.model_rows.first_row import FirstModel, model_row_ensure
 from inference.model_rows.reports import FORGET_AFTER_S, model_reports_write
 from inference.model_rows.selectors import STALE_AFTER_S, model_reports_fresh
 from inference.model_rows.services import model_delete, model_row_get
 from inference.model_rows.store import PostgresModelStore
 from inference.models import ModelReport, ModelRow
-from skippy_site.env import read_environment
+from skippy_site.env import EnvironmentProblem, read_environment
 from skippy_site.model_rows import first_model, serving_process
 from skippy_site.model_sources import source_path
 from skippy_site.state import StateFolder
@@ -85,6 +86,25 @@ class TestFromTheEnvironment:
         default = {"SKIPPY_MODEL_PATH": str(state.models / "SmolLM2.Q8_0.gguf")}
         assert self.first(state, default) == FirstModel("SmolLM2", "SmolLM2.Q8_0.gguf", is_named=False)
         assert self.first(state, {}) is None
+
+    def test_how_it_is_drafted(self, tmp_path) -> None:
+        state = StateFolder(tmp_path)
+        found = {"SKIPPY_MODEL_PATH": "/m.gguf"}
+        given = {"SPECULATION": "draft_model", "DRAFT_MODEL": str(state.models / "small.gguf")}
+        limits = {"MAX_DRAFT_TOKENS": "3", "SPECULATION_BY_REQUEST": "no"}
+        first = self.first(state, found, MODEL="/m.gguf", **given, **limits)
+        assert first is not None
+        assert first.speculation == SpeculationSettings(
+            mode=SpeculationMode.DRAFT_MODEL,
+            max_draft_tokens=3,
+            allows_requests=False,
+            draft_source="small.gguf",
+        )
+        plain = self.first(state, found, MODEL="/m.gguf")
+        assert plain is not None
+        assert plain.speculation == SpeculationSettings()
+        with pytest.raises(EnvironmentProblem, match="SKIPPY_SPECULATION: draft_model needs one"):
+            read_environment({"SKIPPY_SPECULATION": "draft_model"})
 
     def test_its_projector(self, tmp_path) -> None:
         found = {"SKIPPY_MODEL_PATH": "/m.gguf", "SKIPPY_MMPROJ_PATH": "/hub/p.gguf"}

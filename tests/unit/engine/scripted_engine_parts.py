@@ -20,11 +20,13 @@ from inference.domain.logprobs import TokenLogprobs
 from inference.domain.media_run import MediaRun, media_token_ids
 from inference.domain.requests import GenerationRequest, SamplingParams
 from inference.domain.signals import SignalRequest, TokenSignal
+from inference.domain.speculation import SpeculationMode, SpeculationRequest
 from inference.domain.timings import Timings
 from inference.engine.config import EngineConfig
 from inference.engine.core import EngineCore
+from inference.engine.drafting.draft_model import DraftModel
 from inference.engine.memory_plan import DeviceMemory
-from inference.engine.plan import StepOutcome, StepPlan, StepResult
+from inference.engine.plan import NOTHING_DRAWN, DraftedDecode, DrawnRun, StepOutcome, StepPlan, StepResult
 from inference.engine.sequence import Sequence
 
 END_TOKEN = 2
@@ -80,6 +82,7 @@ class ScriptedRunner:
         self.num_sequences = num_sequences or num_lanes
         self.can_share_prefixes = can_share_prefixes
         self.memory: tuple[DeviceMemory, ...] = ()
+        self.draft_model: DraftModel | None = None
         self.cells: dict[int, list[Cell]] = {}
         self.kept: set[int] = set()
         self.copies: list[tuple[int, int, int]] = []
@@ -174,7 +177,27 @@ class ScriptedRunner:
             if self.ends(one.request, self.num_drawn[one.request.request_id])
         }
         forced = {row: tokens for row, tokens in forced.items() if tokens}
-        return StepResult(StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced)
+        runs = tuple(self._draw_run(one) for one in plan.drafted)
+        return StepResult(
+            StepOutcome.DONE, token_ids, signals=signals, ended=frozenset(ended), forced=forced, runs=runs
+        )
+
+    def _draw_run(self, drafted: DraftedDecode) -> DrawnRun:
+        """One token for each row, as long as the guesses are right and nothing ends or forces."""
+        sequence = drafted.sequence
+        tokens: list[int] = []
+        for guess in (*drafted.token_ids, None):
+            tokens.append(self._next(sequence.sequence_id))
+            num_left = sequence.max_tokens - sequence.num_generated - len(tokens)
+            name = sequence.request.request_id
+            num_forced = min(self.force(sequence.request, self.num_drawn[name] - 1), num_left)
+            if sequence.watch is not None or tokens[-1] in (END_TOKEN, NOTHING_DRAWN):
+                num_forced = 0
+            forced = tuple([self._next(sequence.sequence_id) for _ in range(num_forced)])
+            is_ended = self.ends(sequence.request, self.num_drawn[name])
+            if tokens[-1] != guess or forced or is_ended or not num_left:
+                break
+        return DrawnRun(tuple(tokens), forced, is_ended=is_ended)
 
     def _scores(self, request: GenerationRequest, end: int, num_scored: int) -> tuple[TokenLogprobs, ...]:
         """Each token is as likely as its place and id say."""
@@ -215,13 +238,16 @@ class ScriptedRunner:
             assert not plan.outputs
             assert marked == [plan.prefills[0].sequence.sequence_id] * plan.num_scored
         else:
-            assert marked == [sequence.sequence_id for sequence in plan.outputs]
-        assert plan.num_outputs <= self.max_outputs
+            ids_of_drafts = [one.sequence.sequence_id for one in plan.drafted for _ in range(one.num_rows)]
+            assert marked == [sequence.sequence_id for sequence in plan.outputs] + ids_of_drafts
+        assert len(marked) == plan.num_outputs <= self.max_outputs
+        guesses = {one.sequence: one.token_ids for one in plan.drafted}
         for sequence in plan.sequences:
             assert not sequence.submission.holds, "computed while it is held"
             request = sequence.request
             assert request.adapters == plan.adapters, "computed with adapters of others"
             known = [*request.prompt_token_ids, *self.drawn.get(request.request_id, [])]
+            known += guesses.get(sequence, ())
             rows = plan.token_ids[plan.sequence_ids == sequence.sequence_id].tolist()
             cells = self.cells[sequence.sequence_id]
             assert [cell.token_id for cell in cells] + rows == known[: len(cells) + len(rows)]
@@ -442,6 +468,7 @@ def make_request(
     ignore_eos: bool = False,
     namespace: str = "",
     signals: SignalRequest | None = None,
+    max_draft_tokens: int = 0,
     group: str = "",
     num_prompt_logprobs: int | None = None,
 ) -> GenerationRequest:
@@ -455,6 +482,9 @@ def make_request(
         ignore_eos,
         cache_namespace=namespace,
         signals=signals,
+        speculation=(
+            SpeculationRequest(SpeculationMode.PROMPT_LOOKUP, max_draft_tokens) if max_draft_tokens else None
+        ),
         sibling_group=group,
         num_prompt_logprobs=num_prompt_logprobs,
     )

@@ -4,12 +4,16 @@ import pytest
 
 from inference.domain.admission import Submission
 from inference.domain.backend import HoldReason
+from inference.engine.config import EngineConfig
+from inference.engine.drafting.draft_governor import DraftGovernor
+from inference.engine.drafting.speculation import Speculation
+from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
 from inference.engine.pacing import PrefillPacer
 from inference.engine.plan import StepPlan
 from inference.engine.scheduler import Scheduler, share
 from inference.engine.sequence import Sequence, SequenceState
-from tests.unit.engine.scripted_engine_parts import CountedGrant, RecordingSink, make_request
+from tests.unit.engine.scripted_engine_parts import CountedGrant, RecordingSink, ScriptedRunner, make_request
 
 
 class Bench:
@@ -20,12 +24,12 @@ class Bench:
             target_step_s=1.0, min_tokens=1, max_tokens=budget + 8, max_beside_decodes=budget
         )
         pacer.observe(num_tokens=100, num_prefill_tokens=100, duration_s=100 / budget)
-        self.scheduler = Scheduler(
-            num_cells=num_cells,
-            max_batch_tokens=budget + 8,
-            resume_headroom_tokens=headroom,
-            pacer=pacer,
+        config = EngineConfig(max_batch_tokens=max(budget + 8, 32), resume_headroom_tokens=headroom)
+        runner = ScriptedRunner(num_cells=num_cells)
+        speculation = Speculation(
+            runner, config, KvMemory(runner, config, now_ts=lambda: 0.0), DraftGovernor()
         )
+        self.scheduler = Scheduler(config, runner, pacer, speculation)
         self._lanes = LanePool(16)
         self._order = 0
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,12 @@ def test_timings_have_the_names_that_clients_know() -> None:
         "predicted_ms": 1500.0,
         "predicted_per_second": 2.0,
     }
+
+
+def test_drafts_are_shown_where_there_were_some() -> None:
+    assert not {"draft_n", "draft_n_accepted"} & timings_object(TIMINGS).keys()
+    drafted = timings_object(replace(TIMINGS, num_drafted_tokens=7, num_accepted_tokens=0))
+    assert (drafted["draft_n"], drafted["draft_n_accepted"]) == (7, 0)
 
 
 def test_rates_without_time_are_zero() -> None:

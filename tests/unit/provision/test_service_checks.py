@@ -73,6 +73,8 @@ def test_the_embedded_services_programs_run_here(tmp_path: Path) -> None:
 def test_a_projector_that_cannot_be_loaded_is_a_problem(tmp_path: Path) -> None:
     assert levels(checks(tmp_path).projector()) == []
     assert levels(checks(tmp_path, mmproj="hf:org/repo/mmproj.gguf").projector()) == [Level.OK]
+    assert levels(checks(tmp_path, draft_model="hf:org/repo/small.gguf").draft_model()) == [Level.OK]
+    assert levels(checks(tmp_path).draft_model()) == []
     (found,) = checks(tmp_path, mmproj="/no/such/file.gguf").projector()
     assert found.level is Level.PROBLEM
     assert "SKIPPY_MMPROJ" in found.text

@@ -114,3 +114,22 @@ async def test_an_answer_without_a_token_took_the_time_of_its_prompt() -> None:
     timings = stream.result.timings
     assert (timings.queue_wait_s, timings.prompt_s, timings.predicted_s) == (1.0, 2.5, 0.0)
     assert stream.result.usage.completion_tokens == 0
+
+
+async def test_guessed_tokens_are_counted_however_they_are_read() -> None:
+    for is_written in (False, True):
+        handle, stream = opened(is_parsed=False)
+        await stream.started()
+        if is_written:
+            stream.write_at_once(Writer())
+        for batch in (
+            TokenBatch(tuple(b"abc"), 1002.0, num_drafted=4, num_accepted=2),
+            TokenBatch((), 1002.5, num_drafted=1),
+        ):
+            if handle.take is None or not handle.take(batch):
+                handle.tell(batch)
+        handle.tell(Finished(FinishReason.STOP, 1003.0))
+        await rest_of(stream)
+        timings = stream.result.timings
+        assert (timings.num_drafted_tokens, timings.num_accepted_tokens) == (5, 2)
+        assert stream.result.usage.completion_tokens == 3

@@ -48,6 +48,15 @@ def test_the_state_of_the_service_is_as_at_the_scrape():
     assert after["skippy_ready", "tiny"] == 0
 
 
+def test_guessed_tokens_are_counted_under_the_names_of_vllm():
+    found = samples(
+        RequestMetrics(list), ModelGauges("tiny", True, total_drafted_tokens=9, total_accepted_tokens=7)
+    )
+
+    assert found["vllm:spec_decode_num_draft_tokens_total", "tiny"] == 9
+    assert found["vllm:spec_decode_num_accepted_tokens_total", "tiny"] == 7
+
+
 def test_what_is_kept_in_host_memory_is_told():
     metrics = RequestMetrics(list)
     cold = ColdPrefixStatistics(num_bytes=7, max_bytes=9, total_restores=2, total_restore_s=0.5)
