@@ -119,6 +119,17 @@ class KindOfModel:
         # Near-ties are rare, or something else is compared than is meant.
         assert num_compared > 0.6 * num_tokens
 
+    def check_tokens(self, prompt: TokenIds, sink: RecordingSink, max_tokens: int) -> None:
+        """As `check`, where nobody watched the logits: the same tokens up to a near-tie."""
+        expected = self.alone(prompt, max_tokens)
+        assert len(sink.token_ids) == max_tokens
+        pairs = list(zip(expected.token_ids, sink.token_ids, strict=True))
+        parted = next((index for index, (one, other) in enumerate(pairs) if one != other), None)
+        if parted is not None:
+            one, other = pairs[parted]
+            lonely = expected.logits[parted]
+            assert lonely[one] - lonely[other] < self.kind.noise, parted
+
 
 def some_prompt(seed: int, num_tokens: int) -> TokenIds:
     """Tokens in no order, none of them one that ends an answer."""

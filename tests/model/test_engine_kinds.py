@@ -17,6 +17,7 @@ from inference.engine.sequence import PREFILLING, WAITING_FOR_PREFIX
 from tests.model.engine_kinds import KINDS, KindOfModel, TokenIds, num_cached, some_prompt
 from tests.model.stepped_engine import SteppedEngine
 from tests.model.test_engine_batching import distance
+from tests.model.test_engine_speculation import LOOKUP, GuessingEngine, num_guessed
 from tests.model.watched_engine import WatchedEngine, WatchedRunner
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
@@ -437,6 +438,27 @@ def test_siblings_answer_as_one_alone_would_whatever_befalls_them(
             engine.check()
         engine.check_all_free()
         kind.check(engine, asked)
+
+
+# -- drafts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_beside", [0, 3])
+def test_drafts_change_nobodys_answer(kind: KindOfModel, num_beside: int) -> None:
+    """Rejected tokens are cut off again, where that can be; where it cannot, there are no drafts."""
+    phrase = some_prompt(50, 12)
+    prompts = [(*some_prompt(51 + index, 20), *phrase * (8 + index)) for index in range(1 + num_beside)]
+    with GuessingEngine(kind.model, kind.kind.config()) as engine:
+        sinks = [
+            engine.submit(f"r{index}", prompt, max_tokens=60, ignore_eos=True, speculation=LOOKUP)
+            for index, prompt in enumerate(prompts)
+        ]
+        while engine.core.step():
+            engine.check()
+        engine.check_all_free()
+        assert (num_guessed(sinks)[0] > 0) == kind.kind.can_share
+    for prompt, sink in zip(prompts, sinks, strict=True):
+        kind.check_tokens(prompt, sink, 60)
 
 
 # -- what the memory says -----------------------------------------------------------------------
