@@ -156,8 +156,8 @@ def test_what_would_end_the_process_is_an_exception(bench: Bench) -> None:
         bench.batch.fill(plan_of(prompt(0, [10] * 65)))
     with pytest.raises(ValueError, match="a batch of 0"):
         bench.batch.fill(StepPlan.build([], []))
-    with pytest.raises(ValueError, match="5 outputs"):
-        bench.decode([(10, index, 0, True) for index in range(5)])
+    with pytest.raises(ValueError, match="17 outputs"):
+        bench.decode([(10, index, 0, True) for index in range(17)])
     for sequence_id in (-1, 4, 300):
         with pytest.raises(ValueError, match="no sequence"):
             bench.context.remove(sequence_id)
@@ -168,7 +168,7 @@ def test_what_would_end_the_process_is_an_exception(bench: Bench) -> None:
         with pytest.raises(ValueError, match="no sequence"):
             bench.context.copy(0, sequence_id, 1)
     with pytest.raises(ValueError, match="rows of logits"):
-        bench.context.logits(5)
+        bench.context.logits(17)
 
 
 def test_an_interrupted_decode_is_aborted(bench: Bench) -> None:
