@@ -8,8 +8,8 @@ through its management API. Before and after the swaps the same load runs for as
 
 Printed: the gaps between tokens that clients saw (median, 99th percentile, worst) with and without swaps, and
 their ratios; how long a load and an unload took; errors; memory, threads and open files of the server after
-each unload. Exit code 1 where there was an error, the worst gap more than doubled, or memory grew by more
-than a swap's worth of noise (5 % of the model's file) from the third swap to the last.
+each unload. Exit code 1 where there was an error, the worst gap more than doubled, or memory grew from
+the third swap to the last by more than the same load adds without swaps, and noise (5 % of the model's file).
 """
 
 import argparse
