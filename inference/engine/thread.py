@@ -34,7 +34,7 @@ SWITCH_INTERVAL_S = 0.0005
 # How long a stop waits for a thread that ended by a fault, or hangs.
 DEAD_PATIENCE_S = 2.0
 
-STOPPING_MESSAGE = "The service is shutting down."
+STOPPING_MESSAGE = "The model is being unloaded, or the service is shutting down."
 DEAD_MESSAGE = "The engine has stopped after a fault."
 
 
