@@ -10,6 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from inference.domain.admission_events import AdmissionEvent
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.events import FinishReason, Usage
 from inference.domain.phases import PhaseEvent
 from inference.domain.priority import PriorityClass
@@ -85,6 +86,7 @@ class RequestSummary:
     was_session_ignored: bool = False
     end_user: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    cache_retention: CacheRetention = CacheRetention.UNSAID
     hook_decisions: tuple[HookDecision, ...] = ()
 
     @property

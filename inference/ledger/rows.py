@@ -33,6 +33,7 @@ COLUMNS: Final = (
     "was_session_ignored",
     "end_user",
     "metadata",
+    "cache_retention",
     "max_tokens",
     "num_input_tokens",
     "num_cached_tokens",
@@ -132,6 +133,7 @@ def _columns(summary: RequestSummary) -> dict[str, Any]:
             _text(name, _MAX_LABEL_CHARS): _text(value, _MAX_LABEL_CHARS)
             for name, value in summary.metadata.items()
         },
+        "cache_retention": summary.cache_retention.value or None,
         "max_tokens": summary.max_tokens,
         "num_input_tokens": usage.prompt_tokens if usage else 0,
         "num_cached_tokens": usage.cached_tokens if usage else 0,

@@ -49,6 +49,8 @@ class GenerationRecord(models.Model):
     was_session_ignored = models.BooleanField("session ignored")
     end_user = models.CharField("the body's user", max_length=512, blank=True)
     metadata = models.JSONField("metadata", default=dict)
+    # Null where the request said nothing, and in lines of journals that are older than the column.
+    cache_retention = models.CharField("prompt cache retention", max_length=16, null=True)  # noqa: DJ001
 
     max_tokens = models.BigIntegerField("tokens asked for")
     num_input_tokens = models.BigIntegerField("input tokens")

@@ -199,6 +199,8 @@ class GenerationService:
             named=model.adapter,
             may_choose=model.may_choose_adapters,
         )
+        retention = CacheRetention(request.prompt_cache_retention or "")
+        lifecycle.note_retention(retention)
         return GenerationRequest(
             request_id=lifecycle.identity.request_id,
             prompt_token_ids=prompt,
@@ -214,7 +216,7 @@ class GenerationService:
                 adapters=adapters,
             ),
             adapters=adapters,
-            cache_retention=CacheRetention(request.prompt_cache_retention or ""),
+            cache_retention=retention,
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from accounts.keys import without_keys
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.clock import Clock
 from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
 from inference.domain.events import FinishReason, Usage
@@ -72,6 +73,7 @@ class RequestLifecycle:
         self._is_stream = False
         self._session: int | None = None
         self._was_session_ignored = False
+        self._cache_retention = CacheRetention.UNSAID
         self._recorded: asyncio.Future[None] | None = None
         self._when_ended: Callable[[Usage | None], None] | None = None
 
@@ -110,6 +112,10 @@ class RequestLifecycle:
     def note_session(self, session: int | None, *, is_ignored: bool) -> None:
         self._session = session
         self._was_session_ignored = is_ignored
+
+    def note_retention(self, retention: CacheRetention) -> None:
+        """How long it lets be kept what is computed for it."""
+        self._cache_retention = retention
 
     def note_submitted(self, *, num_prompt_tokens: int, max_tokens: int) -> None:
         """It asks for a lane from now on. Until it has one, its prompt costs nothing."""
@@ -246,6 +252,7 @@ class RequestLifecycle:
             was_session_ignored=self._was_session_ignored,
             end_user=self._end_user,
             metadata=self._metadata,
+            cache_retention=self._cache_retention,
         )
 
     def _since_arrival(self, ts: float | None) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from accounts.contracts import KeyLookup, KeyState
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.errors import GenerationFailed
 from inference.domain.outcomes import Outcome
 from tests.unit.api.conftest import KEY, PRINCIPAL
@@ -123,10 +124,11 @@ async def test_a_client_that_leaves_while_its_record_is_written_had_a_complete_a
 async def test_the_record_says_what_the_body_said_of_itself(site):
     site.engine.play = speak("Hi")
 
-    await site.post(CHAT, chat(user="eve", metadata={"a": "b"}, max_tokens=9))
+    await site.post(CHAT, chat(user="eve", metadata={"a": "b"}, max_tokens=9, prompt_cache_retention="24h"))
 
     (record,) = site.ledger.records
     assert (record.end_user, record.metadata, record.max_tokens) == ("eve", {"a": "b"}, 9)
+    assert record.cache_retention is CacheRetention.DAY
     assert (record.username, record.key_name) == ("ada", "test")
     (noted,) = site.ledger.noted
     assert (noted.model, noted.max_tokens) == ("scripted", 9)

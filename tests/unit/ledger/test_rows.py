@@ -3,6 +3,7 @@ from uuid import UUID
 import orjson
 import pytest
 
+from inference.domain.cache_retention import CacheRetention
 from inference.domain.events import Usage
 from inference.domain.outcomes import HookDecision
 from inference.domain.priority import PriorityClass
@@ -25,6 +26,7 @@ def test_what_is_not_known_is_zero_or_empty_or_null():
 
     assert (row["num_input_tokens"], row["num_output_tokens"], row["finish_reason"]) == (0, 0, "")
     assert (row["session"], row["queue_s"], row["time_per_token_s"]) == ("", None, None)
+    assert row["cache_retention"] is None
 
 
 def test_everything_that_is_known_is_in_the_row():
@@ -38,13 +40,14 @@ def test_everything_that_is_known_is_in_the_row():
         priority=PriorityClass.BATCH,
         rejection_reason=RejectionReason.QUEUE_FULL,
         metadata={"a": "b"},
+        cache_retention=CacheRetention.IN_MEMORY,
         hook_decisions=(HookDecision("p", "before", "deny", "word"),),
     )
 
     assert (row["num_cached_tokens"], row["num_reasoning_tokens"], row["num_injected_tokens"]) == (2, 3, 1)
     assert (row["queue_s"], row["first_token_s"], row["time_per_token_s"]) == (0.25, 1.0, 0.5)
     assert (row["session"], row["priority"], row["rejection_reason"]) == ("f" * 16, "batch", "queue_full")
-    assert row["metadata"] == {"a": "b"}
+    assert (row["metadata"], row["cache_retention"]) == ({"a": "b"}, "in_memory")
     assert row["hook_decisions"] == [{"policy": "p", "point": "before", "action": "deny", "reason": "word"}]
 
 
