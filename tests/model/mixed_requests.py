@@ -166,7 +166,10 @@ class RequestMix:
         if rng.random() < 0.2:
             stop = [piece * 3, "never to be found"] if rng.random() < 0.7 else piece[1:]
             body["stop"] = stop
-            text = None if text is None else text.split(stop if isinstance(stop, str) else stop[0])[0]
+            num_unwatched = body["min_tokens"] * len(piece)
+            if text is not None:
+                watched = text[num_unwatched:].split(stop if isinstance(stop, str) else stop[0])[0]
+                text = text[:num_unwatched] + watched
         if rng.random() < 0.4:
             body["stream"] = True
             if rng.random() < 0.6:
