@@ -18,7 +18,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.model import ListedModel, ModelDescription
 from inference.domain.model_settings import ModelSettings, ModelState, ModelStatus
-from inference.engine.llama.memory import give_back
+from inference.engine.allocator import give_back
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import LoadOrder
 from inference.hosting.lease import ModelLease
