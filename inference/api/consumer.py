@@ -55,7 +55,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self._parts: list[bytes] = []
         self._num_body_bytes = 0
         self._task: asyncio.Task[None] | None = None
-        self._listening: asyncio.Future[None]
+        self._listening: asyncio.Future[None] | None = None
         self._request: HttpRequest | None = None
         self.principal: Principal | None = None
         self.limit_gate: LimitGate | None = None
@@ -72,6 +72,9 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             # The server cancels this coroutine where its patience ends; the answer goes with it.
             listening.cancel()
             await self._cancel_answer()
+            # A task that was cancelled keeps where it stood, and with it this, its request and its model's
+            # lease: in a circle they would all wait for the collector.
+            self._task = self._listening = None
         if not listening.cancelled():
             listening.result()
 
@@ -184,7 +187,8 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     def _end(self, task: asyncio.Task[None]) -> None:
         """The answer is out (or failed): nothing that the client may still send is of interest."""
-        self._listening.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
         if not task.cancelled() and task.exception() is not None:
             _log.error("answering %s failed", self.respond.request_id, exc_info=task.exception())
 

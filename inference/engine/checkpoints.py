@@ -267,13 +267,13 @@ class Checkpoints:
             del self._known[holder]
             self._tree.remove(holder)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Forget everything: no step follows."""
         self._restoring.clear()
         self._places.clear()
         for key in list(self._holders):
             self._forget_key(key)
-        self._tier.clear()
+        self._tier.close()
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless tier, tree and books agree."""

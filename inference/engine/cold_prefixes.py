@@ -276,12 +276,12 @@ class ColdPrefixes:
         self._total_restore_s += elapsed_s
         return end - begin
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Forget everything: no step follows."""
         self._restoring.clear()
         if self._disk is not None:
             self._disk.close(self._tier.pieces())
-        self._tier.clear()
+        self._tier.close()
 
     def check_integrity(self, sequence_ids: Iterable[int]) -> None:
         """Raise AssertionError unless tier and books agree; `sequence_ids` are all that are known."""

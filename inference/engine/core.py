@@ -359,7 +359,7 @@ class EngineCore:
             sequence.lane.release()
             sequence.grant.release(num_output_tokens=sequence.num_generated)
             self._events.append((sequence.sink, Failed(error, now_ts)))
-        self._memory.reset()
+        self._memory.close()
         self._events.extend([(submission.sink, Failed(error, now_ts)) for submission in waiting])
         self._flush()
 

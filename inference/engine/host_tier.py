@@ -40,6 +40,10 @@ def checksum_of(data: StateArray) -> int:
     return zlib.crc32(data.data)
 
 
+def _nobody_hears(_piece: StatePiece) -> None:
+    pass
+
+
 class HostTier:
     """Pieces by their keys, within `max_bytes`. Belongs to the engine thread.
 
@@ -53,14 +57,14 @@ class HostTier:
         max_bytes: int,
         *,
         now_ts: Callable[[], float],
-        on_leave: Callable[[StatePiece], None] = lambda piece: None,
+        on_leave: Callable[[StatePiece], None] | None = None,
     ) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self.total_evictions = 0
         self.total_damaged = 0
         self._now_ts = now_ts
-        self._on_leave = on_leave
+        self._on_leave = on_leave or _nobody_hears
         # The one whose last use is longest ago first.
         self._plain: dict[bytes, StatePiece] = {}
         self._lasting: dict[bytes, StatePiece] = {}
@@ -122,9 +126,11 @@ class HostTier:
         if key in self:
             self._take(key)
 
-    def clear(self) -> None:
+    def close(self) -> None:
+        """Give everything back, and let go of whoever heard of it."""
         for key in [*self._plain, *self._lasting]:
             self._take(key)
+        self._on_leave = _nobody_hears
 
     def _kept_until(self, retention: CacheRetention) -> float:
         return self._now_ts() + DAY_S if retention is CacheRetention.DAY else 0.0

@@ -54,14 +54,14 @@ class KvMemory:
         keys = PieceKeys(secret=secret, num_tokens=max(runner.num_piece_tokens, 1))
         self._cold = ColdPrefixes(runner, config, keys=keys, budget=self._budget, now_ts=now_ts, disk=disk)
         self._checkpoints = Checkpoints(runner, config, keys=keys, budget=self._budget, now_ts=now_ts)
-        self._cache = self._make_cache()
+        self._cache = self._make_cache(self._save)
         if config.has_prefix_cache and not runner.can_share_prefixes:
             how = (
                 "only whole states are kept" if self._checkpoints.is_enabled else "prompts are computed whole"
             )
             logger.info("This model's memory cannot be shared in part: %s", how)
 
-    def _make_cache(self) -> PrefixCache:
+    def _make_cache(self, on_evict: Callable[[int], None]) -> PrefixCache:
         config, runner = self._config, self._runner
         is_enabled = config.has_prefix_cache and runner.can_share_prefixes
         num_sequences = config.num_sequences if is_enabled else config.num_lanes
@@ -73,7 +73,7 @@ class KvMemory:
             min_tokens=config.min_cached_tokens,
             max_cells=config.effective_max_cached_cells,
             is_whole_only=not runner.can_share_prefixes,
-            on_evict=self._save,
+            on_evict=on_evict,
         )
 
     @property
@@ -251,11 +251,12 @@ class KvMemory:
         """Give up idle entries beyond the limits."""
         self._free(self._cache.trim())
 
-    def reset(self) -> None:
-        """Forget everything without asking the runner, which is about to be freed as a whole."""
-        self._cache = self._make_cache()
-        self._cold.clear()
-        self._checkpoints.clear()
+    def close(self) -> None:
+        """Forget everything without asking the runner, which is about to be freed as a whole, and hold on to
+        nothing that holds on to this: the model's tables would wait for the collector."""
+        self._cache = self._make_cache(lambda entry: None)
+        self._cold.close()
+        self._checkpoints.close()
 
     def _free(self, sequence_ids: Iterable[int]) -> None:
         for sequence_id in sequence_ids:

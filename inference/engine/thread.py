@@ -48,6 +48,18 @@ class EngineState(Enum):
     DEAD = "dead"
 
 
+def _no_runner() -> ModelRunner:
+    raise RuntimeError("an engine can be started once")
+
+
+def _nobody_reads(_events: list[tuple[EventSink, Event]]) -> None:
+    pass
+
+
+def _nobody_hears(_error: ServiceUnavailable) -> None:
+    pass
+
+
 class EngineThread:
     """Runs an EngineCore from `start()` to `stop()`.
 
@@ -87,8 +99,8 @@ class EngineThread:
         self._total_turns = 0
         self._total_integrity_faults = 0
         self._num_checked_steps = 0
-        self._deliver: Callable[[list[tuple[EventSink, Event]]], None] = lambda events: None
-        self._on_end: Callable[[ServiceUnavailable], None] = lambda error: None
+        self._deliver: Callable[[list[tuple[EventSink, Event]]], None] = _nobody_reads
+        self._on_end: Callable[[ServiceUnavailable], None] = _nobody_hears
 
     @property
     def state(self) -> EngineState:
@@ -141,8 +153,12 @@ class EngineThread:
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
         self._thread.start()
         self._is_ready.wait()
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until nothing runs or can be elected; False after `timeout_s`. Admission is the one
@@ -288,6 +304,9 @@ class EngineThread:
             logger.exception("The model could not be freed")
         self._is_idle.set()
         self._on_end(error)
+        # They hold the model's tables and the client, and the client holds this: without it, each model that
+        # was unloaded would stay until the collector comes by.
+        self._make_runner, self._deliver, self._on_end = _no_runner, _nobody_reads, _nobody_hears
 
     def __repr__(self) -> str:
         return f"<EngineThread {self._state.value}, {self._core!r}>"

@@ -18,6 +18,7 @@ from inference.domain.clock import Clock
 from inference.domain.errors import SkippyError
 from inference.domain.model import ListedModel, ModelDescription
 from inference.domain.model_settings import ModelSettings, ModelState, ModelStatus
+from inference.engine.allocator import give_back
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import LoadOrder
 from inference.hosting.lease import ModelLease
@@ -330,11 +331,11 @@ class HostedModel:
 
     async def _unload(self) -> None:
         """Those who use it may go on for a while; the rest is ended in-band."""
-        loaded = self.loaded
-        assert loaded is not None
+        assert self.loaded is not None
+        leases = self.loaded.leases
         self._set(ModelState.DRAINING)
-        if not await loaded.leases.until_free(self._drain_grace_s):
-            _log.warning("ending what still uses %s: %r", self.settings.id, loaded.leases)
+        if not await leases.until_free(self._drain_grace_s):
+            _log.warning("ending what still uses %s: %r", self.settings.id, leases)
         if await self._free():
             self._made_of = ()
             self._set(ModelState.UNLOADED)
@@ -354,13 +355,14 @@ class HostedModel:
             self._set(ModelState.FAILED, cause)
 
     async def _free(self) -> bool:
-        loaded = self.loaded
-        assert loaded is not None
+        assert self.loaded is not None
         try:
-            is_freed = await loaded.close()
+            is_freed = await self.loaded.close()
         except Exception:
             _log.exception("what the model %s held could not be freed", self.settings.id)
             is_freed = False
         self.is_stuck = self.is_stuck or not is_freed
         self.loaded = None
+        # Not before: its tables of the vocabulary are in the heap, too.
+        await asyncio.to_thread(give_back)
         return is_freed

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.clock import Clock
 from inference.domain.model_settings import ModelSettings
-from inference.engine.llama.memory import give_back
 from inference.engine.memory_plan import HOST
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Stall, Watchdog
@@ -91,7 +90,6 @@ class LoadedModel:
         hangs: then that is held until the process ends."""
         is_freed = await self.engine.stop()
         await asyncio.to_thread(self.served.media.close)
-        await asyncio.to_thread(give_back)
         return is_freed
 
     def __repr__(self) -> str:

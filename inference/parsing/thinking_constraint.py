@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from inference.domain.constraint import ConstraintState, OutputConstraint
 from inference.domain.tokenizer import Tokenizer
 from inference.parsing.formats.message_format import Thinking
 from inference.parsing.visible_pieces import visible_pieces
+from inference.parsing.vocabulary_tables import kept_with_tokenizer
 
 # Of an end that a token boundary need not respect; longer than any mark.
 _MAX_TAIL_BYTES: Final = 64
@@ -40,7 +40,7 @@ class ThinkingRules:
     banned: tuple[int, ...] = ()
 
 
-@lru_cache(maxsize=16)
+@kept_with_tokenizer
 def thinking_rules(
     tokenizer: Tokenizer,
     thinking: Thinking,

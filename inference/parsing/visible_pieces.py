@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from inference.domain.tokenizer import Tokenizer
+from inference.parsing.vocabulary_tables import kept_with_tokenizer
 
 
-@lru_cache(maxsize=16)
+@kept_with_tokenizer
 def visible_pieces(tokenizer: Tokenizer, preserved_texts: tuple[str, ...]) -> Sequence[bytes]:
     """The tokenizer's table of bytes by token id, in which those of its control tokens that are named
     have their name. Made once for each model and format, since a vocabulary has 100,000 tokens."""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+from inference.engine.allocator import limit_arenas
 from skippy_site.env import Environment, EnvironmentProblem, read_environment
 from skippy_site.servers.contract import ListenConfig, ListenProblem
 from skippy_site.servers.lifecycle import STOP_SIGNALS, leave_soon
@@ -51,6 +52,8 @@ def main() -> int:
     except EnvironmentProblem as problem:
         print(problem, file=sys.stderr)  # noqa: T201
         return WRONG_SETTING
+    # Before there are threads, which the imports begin.
+    limit_arenas()
     # Read by the settings: this is the process in which many threads ask the database at once.
     os.environ["SKIPPY_DATABASE_POOL"] = "1"
     serve = choose_server(environment.server)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,31 @@ async def test_many_loads_and_unloads_leave_nothing_behind_and_another_model_goe
         assert last[1:] == warm[1:], measured
         assert num_answers > NUM_SWAPS
         assert site.fleet.find("m1", ADA).state is ModelState.READY
+
+
+async def test_the_tables_of_an_unloaded_model_do_not_wait_for_the_collector(tiny_model_path: Path) -> None:
+    clock = SystemClock()
+    workshop = ModelWorkshop(
+        ServingSettings(),
+        loader=LocalEngineLoader(clock=clock),
+        sources=no_files,
+        sizes=lambda settings: SIZES,
+        recorder=SilentRecorder(),
+        clock=clock,
+    )
+    settings = row(1, source=str(tiny_model_path))
+    order = LoadOrder(settings=settings, files=ModelFiles(model=tiny_model_path), config=SIZES.engine)
+    gc.collect()
+    gc.disable()
+    try:
+        loaded = await workshop.load(order, SIZES)
+        assert await generate(loaded.served, "one") == 16
+        held = [weakref.ref(loaded), weakref.ref(loaded.served.tokenizer), weakref.ref(loaded.served.prompts)]
+        assert await loaded.close()
+        del loaded
+        assert [is_there() for is_there in held] == [None] * 3
+    finally:
+        gc.enable()
 
 
 async def test_a_real_model_on_demand_is_loaded_once_for_all_who_ask_and_goes_when_nobody_does(

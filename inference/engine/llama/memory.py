@@ -6,8 +6,6 @@ and the kernel ends the process in the middle of somebody's answer. Better to re
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
@@ -26,15 +24,6 @@ def available_bytes(
     folders = {cgroup, cgroup / _own_part(own_cgroup)}
     known = [value for value in (_available(meminfo), *map(_left, folders)) if value is not None]
     return min(known) if known else None
-
-
-def give_back() -> None:
-    """Return to the system what the allocator keeps of what was freed. Each load has threads of its own, and
-    with them parts of the heap: without this, twenty loads of a model of 13 MB left 20 MB behind, in
-    holes. Only glibc has it; takes milliseconds."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 def _available(meminfo: Path) -> int | None:

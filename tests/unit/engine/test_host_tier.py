@@ -142,7 +142,7 @@ def test_nobody_hears_of_what_is_dropped() -> None:
     tier.put("a", "b", retention=DAY)
     tier.tier.drop(b"a")
     tier.tier.drop(b"a")
-    tier.tier.clear()
+    tier.tier.close()
     assert tier.left == []
     assert (len(tier.tier), tier.tier.num_bytes) == (0, 0)
     tier.tier.check_integrity()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -361,3 +363,49 @@ def _ask(started: Started, namespace: str) -> None:
     started.admission.submit(Submission(request, sink, 0.0))
     started.thread.wake()
     until(lambda: sink.endings)
+
+
+@pytest.mark.parametrize("can_share_prefixes", [True, False])
+def test_what_an_engine_held_goes_when_it_ends_and_not_when_the_collector_comes(
+    can_share_prefixes: bool,
+) -> None:
+    config = EngineConfig(num_lanes=2, num_cells=4096, host_cache_bytes=1_000_000)
+    runner = ScriptedRunner(
+        num_lanes=2, num_sequences=config.num_sequences, can_share_prefixes=can_share_prefixes
+    )
+    is_there = weakref.ref(runner)
+    makers = [runner]
+    thread = EngineThread(makers.pop, config, FifoAdmission(), SystemClock())
+    # As its client does, which knows it.
+    thread.connect(lambda events, thread=thread: None, lambda error, thread=thread: None)  # type: ignore[misc]
+    gc.disable()
+    try:
+        thread.start()
+        del runner
+        assert is_there() is not None
+        assert thread.stop(PATIENCE_S)
+        assert is_there() is None
+        is_known = weakref.ref(thread)
+        del thread
+        assert is_known() is None
+    finally:
+        gc.enable()
+
+
+def test_what_kept_an_engine_from_starting_is_told_and_held_by_nobody() -> None:
+    class Obstacle(Exception):
+        pass
+
+    def make() -> ScriptedRunner:
+        raise Obstacle
+
+    thread = EngineThread(make, EngineConfig(), FifoAdmission(), SystemClock())
+    gc.disable()
+    try:
+        with pytest.raises(Obstacle) as raised:
+            thread.start()
+        is_there = weakref.ref(raised.value)
+        del raised
+        assert is_there() is None
+    finally:
+        gc.enable()
