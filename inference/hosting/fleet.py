@@ -153,7 +153,7 @@ class Fleet:
         async with self._loading:
             while True:
                 others = self.loaded()
-                others_bytes = sum([one.mapped_bytes for one in others]) if others else None
+                others_bytes = sum([one.claimed_bytes for one in others]) if others else None
                 try:
                     return await self._workshop.load(replace(order, others_bytes=others_bytes), sizes)
                 except ModelDoesNotFit:

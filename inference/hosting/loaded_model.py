@@ -58,10 +58,13 @@ class LoadedModel:
         return sum([one.needed_bytes for one in self.engine.statistics().memory])
 
     @property
-    def mapped_bytes(self) -> int:
-        """Weights on the CPU that the system would drop for others, and calls available."""
-        memory = self.engine.statistics().memory
-        return sum([one.weights_bytes for one in memory if one.device == HOST]) if self._maps_weights else 0
+    def claimed_bytes(self) -> int:
+        """What of the memory that the system calls available is this model's: weights on the CPU that would
+        be dropped for others, and what its host cache may still grow by."""
+        statistics = self.engine.statistics()
+        weights = [one.weights_bytes for one in statistics.memory if one.device == HOST]
+        growth_bytes = statistics.cold.max_bytes - statistics.cold.num_bytes
+        return growth_bytes + (sum(weights) if self._maps_weights else 0)
 
     def lease(self, *, waited_s: float = 0.0) -> ModelLease:
         return self.leases.acquire(self.served, waited_s=waited_s)
