@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.clock import Clock
+from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.model_settings import ModelSettings
 from inference.engine.llama.memory import give_back
 from inference.engine.memory_plan import HOST
@@ -25,6 +26,7 @@ class ModelStatistics:
     num_leases: int
     engine: EngineStatistics
     admission: AdmissionStatistics
+    embeddings: EmbeddingStatistics = field(default_factory=EmbeddingStatistics)
 
 
 class LoadedModel:
@@ -87,7 +89,13 @@ class LoadedModel:
         return stall
 
     def statistics(self) -> ModelStatistics:
-        return ModelStatistics(self.leases.num_held, self.engine.statistics(), self.admission.statistics())
+        embeddings = self.served.embeddings
+        return ModelStatistics(
+            self.leases.num_held,
+            self.engine.statistics(),
+            self.admission.statistics(),
+            EmbeddingStatistics() if embeddings is None else embeddings.statistics(),
+        )
 
     async def close(self) -> bool:
         """End the engine at once, whoever still generates, and free what it holds. False where its thread
