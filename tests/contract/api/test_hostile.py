@@ -113,7 +113,10 @@ def test_messages_that_are_none(live, messages):
     is_error(live.post("/chat/completions", body(live, messages=messages)), 400)
 
 
-@pytest.mark.parametrize("prompt", ["", [], [[]], None, 5, [10**9], [-1], [True], {"a": 1}, ["a", "b"]])
+@pytest.mark.parametrize(
+    "prompt",
+    ["", [], [[]], None, 5, [10**9], [-1], [True], {"a": 1}, ["a", ""], ["a", ["b"]], ["a", 5], [[1], []]],
+)
 def test_prompts_that_are_none(live, prompt):
     answer = live.post("/completions", {"model": live.model, "prompt": prompt, "max_tokens": 2})
 
