@@ -7,7 +7,12 @@ import time
 
 import numpy as np
 
-from inference.domain.embeddings import EmbeddingDescription, EmbeddingMeter, EmbeddingRequest
+from inference.domain.embeddings import (
+    EmbeddingDescription,
+    EmbeddingMeter,
+    EmbeddingRequest,
+    EmbeddingStatistics,
+)
 from inference.domain.errors import SkippyError
 from inference.engine.embedding_jobs import FloatArray
 from inference.engine.embedding_thread import normalized
@@ -44,3 +49,6 @@ class ScriptedEmbeddings:
             meter.ended(num_tokens)
         rows = np.array([row_of(text) for text in request.token_ids], dtype=np.float32)
         return rows[:, :1] if self.description.can_rank else normalized(rows)
+
+    def statistics(self) -> EmbeddingStatistics:
+        return EmbeddingStatistics(total_texts=sum([len(one.token_ids) for one in self.requests]))

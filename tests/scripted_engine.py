@@ -115,10 +115,10 @@ class ScriptedHandle:
         self._events.put_nowait(Started(at_ts=1001.0))
         return self
 
-    def say(self, text: str) -> ScriptedHandle:
+    def say(self, text: str, *, num_drafted: int = 0, num_accepted: int = 0) -> ScriptedHandle:
         token_ids = tuple(text.encode())
         logprobs = tuple(map(self._logprobs, token_ids)) if self.request.num_top_logprobs is not None else ()
-        self._events.put_nowait(TokenBatch(token_ids, 1002.0, logprobs))
+        self._events.put_nowait(TokenBatch(token_ids, 1002.0, logprobs, num_drafted, num_accepted))
         return self
 
     def _logprobs(self, token_id: int) -> TokenLogprobs:

@@ -9,7 +9,7 @@ from typing import Any
 
 from accounts.contracts import Principal
 from inference.admission.controller import AdmissionController
-from inference.domain.errors import ServiceUnavailable
+from inference.domain.errors import InvalidRequest, ServiceUnavailable
 from inference.domain.model_settings import LoadPolicy, ModelSettings, ModelState, ModelStatus
 from inference.engine.load_order import LoadOrder
 from inference.engine.stats import EngineStatistics
@@ -44,12 +44,15 @@ class MemoryModelStore:
     def __init__(self, *rows: ModelSettings) -> None:
         self.rows = rows
         self.is_away = False
+        self.refusal: InvalidRequest | None = None
         self.reports: list[tuple[ModelStatus, ...]] = []
         self.is_closed = False
 
     async def settings(self) -> tuple[ModelSettings, ...]:
         if self.is_away:
             raise ServiceUnavailable("away")
+        if self.refusal is not None:
+            raise self.refusal
         return self.rows
 
     async def report(self, statuses: tuple[ModelStatus, ...]) -> None:

@@ -12,7 +12,7 @@ from inference.domain.adapters import AdapterSettings
 from inference.domain.errors import SkippyError
 from inference.domain.model_settings import LoadPolicy, ModelAccess, ModelSettings
 from inference.domain.speculation import SpeculationMode, SpeculationSettings
-from inference.model_rows.columns import settings_of
+from inference.model_rows.columns import WRITTEN_COLUMNS, settings_of
 from inference.model_rows.services import model_check, model_row_get
 from inference.model_rows.validation import check_adapters
 from inference.models import ModelRow
@@ -32,27 +32,7 @@ class ModelRowForm(forms.ModelForm):
 
     class Meta:
         model = ModelRow
-        fields: ClassVar = [
-            "model_id",
-            "aliases",
-            "source",
-            "projector_source",
-            "is_enabled",
-            "is_default",
-            "load_policy",
-            "idle_unload_s",
-            "engine",
-            "chat_defaults",
-            "completion_defaults",
-            "has_embeddings",
-            "speculation_mode",
-            "max_draft_tokens",
-            "allows_speculation_requests",
-            "draft_source",
-            "is_open",
-            "teams",
-            "keys",
-        ]
+        fields: ClassVar = [*WRITTEN_COLUMNS, "teams", "keys"]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

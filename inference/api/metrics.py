@@ -116,4 +116,5 @@ def _gauges(id: str, held: ModelStatistics | None, *, is_ready: bool) -> ModelGa
         total_failed_steps=engine.total_failed_steps,
         total_integrity_faults=engine.total_integrity_faults,
         cold=engine.cold,
+        embeddings=held.embeddings,
     )

@@ -33,6 +33,7 @@ from inference.streaming.event_channel import EventChannel, ReceiverLost
 from inference.streaming.lifecycle import RequestIdentity, RequestLifecycle
 from inference.streaming.sessions import session_key
 
+ErrorEvent = Callable[[SkippyError], bytes]
 # Under this name the server adapters offer the client's socket (skippy_site/servers/contract.py).
 CONNECTION_EXTENSION = "skippy.connection"
 WRITER_EXTENSION = "skippy.writer"
@@ -70,8 +71,6 @@ class RecordedConsumer(ApiConsumer):
     methods = ("POST",)
     needs_scope = Scope.INFERENCE
     endpoint: ClassVar[str]
-    early_error: ClassVar[Callable[[SkippyError], bytes] | None] = None
-    """How a stream tells that it fails while it still waits for its model; None: as its wire always does."""
 
     def __init__(self, *, runtime: Runtime, **rest: Any) -> None:
         super().__init__(**rest)
@@ -93,6 +92,11 @@ class RecordedConsumer(ApiConsumer):
     ) -> None:
         """Answer what `read` gave, and complete the lifecycle before the last byte."""
         raise NotImplementedError
+
+    def early_error_event(self) -> ErrorEvent | None:
+        """How a stream tells that it fails while it still waits for its model; None: as its wire always
+        does."""
+        return None
 
     def keeps_text(self, request: Any, principal: Principal) -> bool:
         """Whether what is asked and answered is kept; only a key that keeps text may say so."""
@@ -204,7 +208,7 @@ class RecordedConsumer(ApiConsumer):
                 self._runtime.fleet.find(asked.model, principal)
                 await limit_gate.check_spent()
                 if asked.is_stream:
-                    self.respond.error_event = self.early_error or self.respond.error_event
+                    self.respond.error_event = self.early_error_event() or self.respond.error_event
                     self._keep_alive(asked)
                 lease = await self._runtime.lease(asked.model, principal, timeout_s=asked.timeout_s)
                 with lease:

@@ -13,6 +13,7 @@ from inference.api.consumer import ApiConsumer
 from inference.api.generating import GeneratingConsumer
 from inference.api.http import HttpRequest, ignored_headers
 from inference.api.question import Question
+from inference.api.recorded import ErrorEvent
 from inference.domain.errors import InvalidRequest
 from inference.domain.kept_answers import StoredResponse
 from inference.openai.json_text import json_bytes
@@ -51,7 +52,9 @@ class ResponsesConsumer(GeneratingConsumer):
     """Items in, items out; and where the key keeps text, an id to go on from."""
 
     endpoint = "responses"
-    early_error = staticmethod(early_error)
+
+    def early_error_event(self) -> ErrorEvent:
+        return early_error
 
     async def read(self, request: HttpRequest) -> ResponseRequest:
         assert self.principal is not None

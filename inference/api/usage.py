@@ -58,7 +58,7 @@ class UsageConsumer(ApiConsumer):
         bounded = replace(query.range, end_at=query.range.end_at or now)
         pages = self._desk.pages(owner, bounded, [field for _, field in CSV_COLUMNS])
         # The first page before the status: what fails now is still an error object.
-        first = await anext(pages, [])
+        first: list[tuple[Any, ...]] = await anext(pages, [])
         await self._csv(request, first, pages)
 
     async def _csv(

@@ -45,6 +45,19 @@ class EmbeddingRequest:
         return sum([len(text) for text in self.token_ids])
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingStatistics:
+    """A snapshot: `num_jobs` requests wait or are being computed, with so many texts and tokens left;
+    `total_…` only grow."""
+
+    num_jobs: int = 0
+    num_texts: int = 0
+    num_tokens: int = 0
+    total_texts: int = 0
+    total_tokens: int = 0
+    total_batches: int = 0
+
+
 class EmbeddingMeter(Protocol):
     """Hears, on the event loop, how far a request has got. May be silent for one that never began."""
 
@@ -70,4 +83,8 @@ class EmbeddingBackend(Protocol):
         """float32 (number of texts, width), L2-normalised rows; (number of texts, 1) raw scores where the
         model ranks. Raises ServerOverloaded, ServiceUnavailable or GenerationFailed. A cancelled call
         computes no more of its texts."""
+        ...
+
+    def statistics(self) -> EmbeddingStatistics:
+        """May be asked on any thread."""
         ...

@@ -14,7 +14,7 @@ class LivePhase(Enum):
     """How far a request is on its way."""
 
     PREPARING = "preparing"
-    """Its body is read, its prompt made; it has not asked for a lane yet."""
+    """Its body is read, its model waited for, its prompt made; it has not asked for a lane yet."""
     WAITING = "waiting"
     """For its session's turn, or for a lane."""
     PREFILL = "prefill"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.engine.config import EngineConfig
 from inference.engine.copy_budget import CopyBudget, CopyKind
+from inference.engine.copy_counts import CopyCounts
 from inference.engine.host_tier import HostTier, StatePiece
 from inference.engine.model_runner import ModelRunner
 from inference.engine.piece_keys import PieceKeys
@@ -76,28 +77,11 @@ class Checkpoints:
         self._places: dict[Sequence, list[int]] = {}
         self._restoring: dict[Sequence, Checkpoint] = {}
         self._last_bytes = 0
-        self._total_saved_tokens = 0
-        self._total_save_s = 0.0
-        self._total_restores = 0
-        self._total_restored_tokens = 0
-        self._total_restore_s = 0.0
-        self._total_failures = 0
+        self._counts = CopyCounts()
 
     @property
     def statistics(self) -> ColdPrefixStatistics:
-        tier = self._tier
-        return ColdPrefixStatistics(
-            num_pieces=len(tier),
-            num_bytes=tier.num_bytes,
-            max_bytes=tier.max_bytes,
-            total_saved_tokens=self._total_saved_tokens,
-            total_save_s=self._total_save_s,
-            total_restores=self._total_restores,
-            total_restored_tokens=self._total_restored_tokens,
-            total_restore_s=self._total_restore_s,
-            total_failures=self._total_failures + tier.total_damaged,
-            total_evictions=tier.total_evictions,
-        )
+        return self._counts.statistics(self._tier)
 
     @property
     def is_busy(self) -> bool:
@@ -187,11 +171,10 @@ class Checkpoints:
         if not is_restored:
             self._tier.drop(found.key)
             self._forget_key(found.key)
-            self._total_failures += 1
+            self._counts.failed()
             return False
-        self._total_restores += 1
-        self._total_restored_tokens += found.num_tokens
-        self._total_restore_s += elapsed_s
+        self._counts.num_restores += 1
+        self._counts.restored(found.num_tokens, elapsed_s)
         return True
 
     # -- out of the memory ----------------------------------------------------------------------
@@ -250,12 +233,11 @@ class Checkpoints:
         size = self._last_bytes if data is None else len(data)
         elapsed_s = self._budget.spend(CopyKind.SAVE, size, begin_ts)
         if data is None:
-            self._total_failures += 1
+            self._counts.failed()
         else:
             self._last_bytes = size
         if is_kept:
-            self._total_saved_tokens += num_tokens
-            self._total_save_s += elapsed_s
+            self._counts.saved(num_tokens, elapsed_s)
         return is_kept
 
     def _forget(self, piece: StatePiece) -> None:
@@ -286,4 +268,4 @@ class Checkpoints:
     def __repr__(self) -> str:
         if not self.is_enabled:
             return "<Checkpoints, off>"
-        return f"<Checkpoints {self._tier!r}, {self._total_restores} restores>"
+        return f"<Checkpoints {self._tier!r}, {self._counts.num_restores} restores>"

@@ -18,10 +18,11 @@ from dataclasses import replace
 import numpy as np
 
 from inference.domain.cache_retention import DAY_S, CacheRetention
-from inference.domain.cold_prefixes import ColdPrefixStatistics, DiskTierStatistics
+from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.requests import GenerationRequest
 from inference.engine.config import EngineConfig
 from inference.engine.copy_budget import CopyBudget, CopyKind
+from inference.engine.copy_counts import CopyCounts
 from inference.engine.disk_tier import DiskTier
 from inference.engine.host_tier import HostTier
 from inference.engine.model_runner import ModelRunner
@@ -74,29 +75,11 @@ class ColdPrefixes:
         self._clean: set[int] = set()
         self._retentions: dict[int, CacheRetention] = {}
         self._piece_bytes = 0
-        self._total_saved_tokens = 0
-        self._total_save_s = 0.0
-        self._total_restores = 0
-        self._total_restored_tokens = 0
-        self._total_restore_s = 0.0
-        self._total_failures = 0
+        self._counts = CopyCounts()
 
     @property
     def statistics(self) -> ColdPrefixStatistics:
-        tier = self._tier
-        return ColdPrefixStatistics(
-            num_pieces=len(tier),
-            num_bytes=tier.num_bytes,
-            max_bytes=tier.max_bytes,
-            total_saved_tokens=self._total_saved_tokens,
-            total_save_s=self._total_save_s,
-            total_restores=self._total_restores,
-            total_restored_tokens=self._total_restored_tokens,
-            total_restore_s=self._total_restore_s,
-            total_failures=self._total_failures + tier.total_damaged,
-            total_evictions=tier.total_evictions,
-            disk=DiskTierStatistics() if self._disk is None else self._disk.statistics,
-        )
+        return self._counts.statistics(self._tier, None if self._disk is None else self._disk.statistics)
 
     @property
     def is_busy(self) -> bool:
@@ -150,11 +133,10 @@ class ColdPrefixes:
         is_kept = data is not None and self._tier.put(key, data, retention)
         elapsed_s = self._budget.spend(CopyKind.SAVE, self._num_piece_tokens, begin_ts)
         if data is None:
-            self._total_failures += 1
+            self._counts.failed()
         elif is_kept:
             self._piece_bytes = max(self._piece_bytes, len(data))
-            self._total_saved_tokens += self._num_piece_tokens
-            self._total_save_s += elapsed_s
+            self._counts.saved(self._num_piece_tokens, elapsed_s)
         return is_kept
 
     def forget(self, sequence_id: int) -> None:
@@ -249,7 +231,7 @@ class ColdPrefixes:
                 grow(sequence.sequence_id, num_more)
             if sequence.num_to_restore <= sequence.num_computed:
                 del self._restoring[sequence]
-                self._total_restores += sequence.num_to_restore > 0
+                self._counts.num_restores += sequence.num_to_restore > 0
                 sequence.num_to_restore = 0
                 done.append(sequence)
         return done
@@ -270,10 +252,9 @@ class ColdPrefixes:
         elapsed_s = self._budget.spend(CopyKind.RESTORE, self._num_piece_tokens, begin_ts)
         if not is_restored:
             self._tier.drop(keys[index])
-            self._total_failures += 1
+            self._counts.failed()
             return 0
-        self._total_restored_tokens += end - begin
-        self._total_restore_s += elapsed_s
+        self._counts.restored(end - begin, elapsed_s)
         return end - begin
 
     def close(self) -> None:
@@ -295,7 +276,7 @@ class ColdPrefixes:
     def __repr__(self) -> str:
         if not self.is_enabled:
             return "<ColdPrefixes, off>"
-        return f"<ColdPrefixes {self._tier!r}, {self._total_restores} restores, {self._budget!r}>"
+        return f"<ColdPrefixes {self._tier!r}, {self._counts.num_restores} restores, {self._budget!r}>"
 
 
 def retention_of(request: GenerationRequest) -> CacheRetention:

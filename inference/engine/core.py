@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from inference.domain.admission import AdmissionSource, EventSink, Grant, Submission
 from inference.domain.backend import HoldReason
-from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import Clock
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
 from inference.domain.events import (
@@ -364,11 +363,6 @@ class EngineCore:
         self._flush()
 
     # -- from other threads ---------------------------------------------------------------------
-
-    @property
-    def cache_affinity(self) -> CacheAffinity:
-        """What is cached, for whoever ranks the waiting; `statistics` from any thread."""
-        return self._memory.affinity
 
     def statistics(self, *, is_alive: bool) -> EngineStatistics:
         """A snapshot. From any thread."""

@@ -8,9 +8,14 @@ from functools import partial
 from typing import TypeVar
 
 from inference.domain.clock import Clock
-from inference.domain.embeddings import EmbeddingDescription, EmbeddingMeter, EmbeddingRequest
+from inference.domain.embeddings import (
+    EmbeddingDescription,
+    EmbeddingMeter,
+    EmbeddingRequest,
+    EmbeddingStatistics,
+)
 from inference.domain.errors import SkippyError
-from inference.engine.embedding_jobs import Embedder, EmbeddingJob, EmbeddingQueueStatistics, FloatArray
+from inference.engine.embedding_jobs import Embedder, EmbeddingJob, FloatArray
 from inference.engine.embedding_queue import EmbeddingQueue
 from inference.engine.embedding_thread import EmbeddingThread
 
@@ -62,7 +67,7 @@ class EmbeddingClient:
             raise found
         return found
 
-    def statistics(self) -> EmbeddingQueueStatistics:
+    def statistics(self) -> EmbeddingStatistics:
         return self._queue.statistics()
 
     @property

@@ -28,6 +28,8 @@ def no_generation() -> InvalidRequest:
 class NoGeneration:
     """Implements GenerationBackend by refusing everything."""
 
+    max_requests = 0
+
     def submit(self, request: GenerationRequest, *, deadline_ts: float | None = None) -> GenerationHandle:
         raise no_generation()
 

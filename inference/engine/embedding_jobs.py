@@ -167,15 +167,3 @@ class BatchLimits:
     max_tokens: int
     max_texts: int
     can_part: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingQueueStatistics:
-    """How much waits or is being computed; `total_…` only grow."""
-
-    num_jobs: int = 0
-    num_texts: int = 0
-    num_tokens: int = 0
-    total_texts: int = 0
-    total_tokens: int = 0
-    total_batches: int = 0

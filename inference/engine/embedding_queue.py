@@ -14,13 +14,13 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from math import ceil
 
+from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.errors import ServerOverloaded, SkippyError
 from inference.domain.priority import PriorityClass
 from inference.domain.rejection_reason import RejectionReason
 from inference.engine.embedding_jobs import (
     BatchLimits,
     EmbeddingJob,
-    EmbeddingQueueStatistics,
     FloatArray,
     TextBatch,
     TextPart,
@@ -240,9 +240,9 @@ class EmbeddingQueue:
     def is_empty(self) -> bool:
         return not self._open
 
-    def statistics(self) -> EmbeddingQueueStatistics:
+    def statistics(self) -> EmbeddingStatistics:
         with self._lock:
-            return EmbeddingQueueStatistics(
+            return EmbeddingStatistics(
                 num_jobs=len(self._open),
                 num_texts=sum([job.num_texts - job.num_computed for job in self._open]),
                 num_tokens=sum([job.num_tokens_left for job in self._open]),

@@ -29,9 +29,9 @@ class ModelFiles:
 class LoadOrder:
     """One load. What a model is set to be (`settings`) stays what it was when the load began.
 
-    `others_bytes`: weights that the other models of this process have mapped. The system calls that memory
-    available, since it could be read again; but each of their steps would have to. None where there are no
-    others: then a model may be larger than the memory, and is slow.
+    `others_bytes`: what the other models of this process have mapped, and what their host caches may still
+    take. The system calls that memory available; but mapped weights would have to be read again for each of
+    their steps. None where there are no others: then a model may be larger than the memory, and is slow.
     """
 
     settings: ModelSettings

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -105,7 +104,7 @@ class LocalEngineLoader:
 
         config = order.config
         if order.others_bytes is not None:
-            await asyncio.to_thread(_check_beside_others, order.files.model, config, order.others_bytes)
+            await asyncio.to_thread(_check_beside_others, order.files, config, order.others_bytes)
         model = await asyncio.to_thread(LlamaModel.load, order.files.model, config)
         constraints: LlamaConstraintCompiler | None = None
         projector: MediaProjector | None = None
@@ -176,10 +175,10 @@ class LocalEngineLoader:
         return any(thread.statistics.num_runnable for thread in list(self._threads) if thread.is_alive)
 
 
-def _check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
-    from inference.engine.llama.model import check_beside_others
+def _check_beside_others(files: ModelFiles, config: EngineConfig, others_bytes: int) -> None:
+    from inference.engine.llama.load_check import check_beside_others
 
-    check_beside_others(path, config, others_bytes)
+    check_beside_others(files, config, others_bytes)
 
 
 def _speculation_modes(order: LoadOrder, thread: EngineThread) -> frozenset[SpeculationMode]:

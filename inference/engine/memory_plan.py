@@ -212,5 +212,31 @@ def check_it_fits(
         )
 
 
+def check_they_fit(
+    parts: Sequence[tuple[ModelShape, EngineConfig]],
+    gpus: Sequence[ComputeDevice],
+    host_free_bytes: int | None,
+    *,
+    extra_bytes: int,
+) -> None:
+    """Raise ModelDoesNotFit unless a model and those that help it, which are loaded one behind the other
+    (`parts`, with their sizes), fit together beside others that go on, with `extra_bytes` more on the CPU."""
+    for shape, config in parts:
+        plans = plan_memory(shape, config, gpus, host_free_bytes)
+        check_it_fits(shape, config, plans, is_alone=False)
+        left = {plan.device: plan.free_bytes for plan in plans}
+        host_free_bytes = left.pop(HOST)
+        gpus = [
+            gpu if (free_bytes := left.get(gpu.name)) is None else replace(gpu, free_bytes=free_bytes)
+            for gpu in gpus
+        ]
+    if host_free_bytes is not None and extra_bytes > host_free_bytes:
+        raise ModelDoesNotFit(
+            f"{parts[0][0].name} does not fit: its adapters and projector and what the host cache may take "
+            f"need {_size(extra_bytes)}, and {_size(host_free_bytes)} are free beside the rest of it; a "
+            "smaller host cache (SKIPPY_HOST_CACHE_BYTES) needs less."
+        )
+
+
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e9:.1f} GB" if abs(num_bytes) >= 1e9 else f"{num_bytes / 1e6:.0f} MB"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class FleetCondition:
     """`num_serving` models answer requests, now or after a load on demand. `pending` are to be loaded and
     are not yet; `failures` are the failed ones' ids, each with its cause. `has_dead`: an engine has died
-    and nobody has taken its place; `is_stuck`: one hangs and keeps what it holds.
+    and nobody has taken its place; `is_stuck`: one hangs and keeps what it holds. `refusal`: why there are
+    no rows to read, where somebody has to do something about it.
 
     Settled is whoever has once come through its start: all models that are to be loaded are, or have
     failed for reasons of their own, and at least one serves. From then on, what is loaded anew makes it
@@ -23,6 +24,7 @@ class FleetCondition:
     failures: tuple[tuple[str, str], ...] = ()
     has_dead: bool = False
     is_stuck: bool = False
+    refusal: str = ""
     was_settled: bool = False
 
     @property
@@ -36,7 +38,9 @@ class FleetCondition:
     @property
     def has_failed(self) -> bool:
         """Nothing serves, and nothing is about to."""
-        return self.is_read and bool(self.failures) and not self.num_serving and not self.pending
+        if not self.is_read:
+            return bool(self.refusal)
+        return bool(self.failures) and not self.num_serving and not self.pending
 
     @property
     def is_lost(self) -> bool:
@@ -46,4 +50,5 @@ class FleetCondition:
     @property
     def causes(self) -> tuple[str, ...]:
         """For operators: they may name files and sizes."""
-        return tuple([f"{id}: {cause}" if cause else id for id, cause in self.failures])
+        told = [f"{id}: {cause}" if cause else id for id, cause in self.failures]
+        return (self.refusal, *told) if self.refusal else tuple(told)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from accounts.contracts import Principal
 from inference.domain.clock import Clock
-from inference.domain.errors import ModelNotFound, ServiceUnavailable, SkippyError
+from inference.domain.errors import InvalidRequest, ModelNotFound, ServiceUnavailable, SkippyError
 from inference.domain.model import ListedModel
 from inference.domain.model_settings import ModelSettings, ModelState, ModelStatus, ModelStore
 from inference.engine.load_error import ModelDoesNotFit
@@ -54,6 +54,7 @@ class Fleet:
         self._leaving: list[HostedModel] = []
         self._is_read = False
         self._is_away = False
+        self._rows_refusal = ""
         self._is_settled = False
         self._refusal: SkippyError | None = None
         self._told = asyncio.Event()
@@ -110,12 +111,18 @@ class Fleet:
     async def _read(self) -> None:
         try:
             rows = await self._store.settings()
+        except InvalidRequest as problem:
+            # Not the database's fault: waiting alone does not help.
+            if problem.message != self._rows_refusal:
+                _log.critical("%s", problem.message)
+            self._rows_refusal = problem.message
+            return
         except Exception as problem:
             if not self._is_away:
                 _log.warning("models cannot be read: %s", type(problem).__name__)
             self._is_away = True
             return
-        self._is_away = False
+        self._is_away, self._rows_refusal = False, ""
         if rows != self.rows or not self._is_read:
             self._take_over(rows)
         self._is_read = True
@@ -153,7 +160,7 @@ class Fleet:
         async with self._loading:
             while True:
                 others = self.loaded()
-                others_bytes = sum([one.mapped_bytes for one in others]) if others else None
+                others_bytes = sum([one.claimed_bytes for one in others]) if others else None
                 try:
                     return await self._workshop.load(replace(order, others_bytes=others_bytes), sizes)
                 except ModelDoesNotFit:
@@ -284,6 +291,7 @@ class Fleet:
             ),
             has_dead=any(model.is_dead for model in models),
             is_stuck=any(model.is_stuck for model in self._all),
+            refusal=self._rows_refusal,
             was_settled=self._is_settled,
         )
         self._is_settled = condition.is_settled

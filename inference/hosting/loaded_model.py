@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from inference.admission.controller import AdmissionController, AdmissionStatistics
 from inference.domain.clock import Clock
+from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.model_settings import ModelSettings
 from inference.engine.memory_plan import HOST
 from inference.engine.stats import EngineStatistics
@@ -24,6 +25,7 @@ class ModelStatistics:
     num_leases: int
     engine: EngineStatistics
     admission: AdmissionStatistics
+    embeddings: EmbeddingStatistics = field(default_factory=EmbeddingStatistics)
 
 
 class LoadedModel:
@@ -57,10 +59,13 @@ class LoadedModel:
         return sum([one.needed_bytes for one in self.engine.statistics().memory])
 
     @property
-    def mapped_bytes(self) -> int:
-        """Weights on the CPU that the system would drop for others, and calls available."""
-        memory = self.engine.statistics().memory
-        return sum([one.weights_bytes for one in memory if one.device == HOST]) if self._maps_weights else 0
+    def claimed_bytes(self) -> int:
+        """What of the memory that the system calls available is this model's: weights on the CPU that would
+        be dropped for others, and what its host cache may still grow by."""
+        statistics = self.engine.statistics()
+        weights = [one.weights_bytes for one in statistics.memory if one.device == HOST]
+        growth_bytes = statistics.cold.max_bytes - statistics.cold.num_bytes
+        return growth_bytes + (sum(weights) if self._maps_weights else 0)
 
     def lease(self, *, waited_s: float = 0.0) -> ModelLease:
         return self.leases.acquire(self.served, waited_s=waited_s)
@@ -83,7 +88,13 @@ class LoadedModel:
         return stall
 
     def statistics(self) -> ModelStatistics:
-        return ModelStatistics(self.leases.num_held, self.engine.statistics(), self.admission.statistics())
+        embeddings = self.served.embeddings
+        return ModelStatistics(
+            self.leases.num_held,
+            self.engine.statistics(),
+            self.admission.statistics(),
+            EmbeddingStatistics() if embeddings is None else embeddings.statistics(),
+        )
 
     async def close(self) -> bool:
         """End the engine at once, whoever still generates, and free what it holds. False where its thread

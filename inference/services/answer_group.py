@@ -84,6 +84,8 @@ class AnswerGroup:
             queue_wait_s=started - self._submitted_ts,
             prompt_s=first - started,
             predicted_s=(meter.last_token_ts or first) - first,
+            num_drafted_tokens=meter.num_drafted_tokens,
+            num_accepted_tokens=meter.num_accepted_tokens,
         )
         return GenerationResult(self._streams[0].result.reason, usage, timings)
 

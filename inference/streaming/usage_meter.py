@@ -101,3 +101,7 @@ class ChoiceMeter(UsageMeter):
     def count(self, num_tokens: int, at_ts: float, *, num_reasoning: int = 0) -> None:
         super().count(num_tokens, at_ts, num_reasoning=num_reasoning)
         self._whole.count(num_tokens, at_ts, num_reasoning=num_reasoning)
+
+    def count_drafts(self, batch: TokenBatch) -> None:
+        super().count_drafts(batch)
+        self._whole.count_drafts(batch)

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from inference.domain.admission_events import AdmissionEvent, LaneFreed, Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
+from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.telemetry.sink import SinkStatistics
@@ -65,6 +66,7 @@ class ModelGauges:
     total_failed_steps: int = 0
     total_integrity_faults: int = 0
     cold: ColdPrefixStatistics = field(default_factory=ColdPrefixStatistics)
+    embeddings: EmbeddingStatistics = field(default_factory=EmbeddingStatistics)
 
 
 class RequestMetrics:
@@ -219,12 +221,14 @@ def _gauge_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("skippy_host_cache_pieces", "Parts of KV state in host memory.", now.cold.num_pieces),
         ("skippy_disk_cache_bytes", "KV state on disk.", now.cold.disk.num_bytes),
         ("skippy_disk_cache_files", "Its files.", now.cold.disk.num_files),
+        ("skippy_embedding_requests", "Requests for embeddings that are open.", now.embeddings.num_jobs),
+        ("skippy_embedding_tokens_waiting", "Tokens of theirs to compute.", now.embeddings.num_tokens),
     )
 
 
 def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
     queried, cold = now.total_prefill_tokens + now.total_hit_tokens, now.cold
-    disk = cold.disk
+    disk, embeddings = cold.disk, now.embeddings
     return (
         ("vllm:num_preemptions", "Requests that gave up their cells.", now.total_preemptions),
         ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", queried),
@@ -246,4 +250,7 @@ def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("skippy_disk_cache_damaged", "Files that were not what was written.", disk.total_damaged),
         ("skippy_disk_cache_failures", "Files that could not be used.", disk.total_failures),
         ("skippy_disk_cache_dropped", "Parts that the disk was too slow for.", disk.total_dropped),
+        ("skippy_embedding_texts", "Texts embedded.", embeddings.total_texts),
+        ("skippy_embedding_tokens", "Tokens of theirs.", embeddings.total_tokens),
+        ("skippy_embedding_batches", "Batches that they took.", embeddings.total_batches),
     )

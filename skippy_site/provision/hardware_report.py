@@ -29,8 +29,8 @@ class HardwareReport:
 def report(model: Path | None) -> HardwareReport:
     """What a service with the settings of this environment would find; `model` None: the devices alone."""
     from inference.engine.llama.devices import list_devices, list_gpus
+    from inference.engine.llama.load_check import probe_shape
     from inference.engine.llama.memory import available_bytes
-    from inference.engine.llama.model import probe_shape
     from inference.engine.load_error import ModelLoadError
     from inference.engine.memory_plan import check_it_fits, plan_memory
 

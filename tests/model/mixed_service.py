@@ -38,7 +38,6 @@ from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.stats import EngineStatistics
 from inference.engine.thread import EngineThread
 from inference.hosting.loaded_model import LoadedModel
-from inference.hosting.model_stores import StaticModelStore
 from inference.hosting.workshop import ModelSizes
 from inference.routing import Watching, api_routes
 from inference.runtime import Runtime, RuntimeSettings, RuntimeState
@@ -51,6 +50,7 @@ from tests.ledgers import MemoryLedger
 from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.model.mixed_requests import POISONED, MixedRequest
 from tests.scripted_engine import no_files
+from tests.scripted_fleet import MemoryModelStore
 from tests.scripted_usage import ScriptedUsageDesk
 
 PATIENCE_S = 50.0
@@ -177,7 +177,7 @@ class MixedService:
         kept = MemoryKeeping()
         self.runtime = Runtime(
             RuntimeSettings(),
-            store=StaticModelStore(ModelSettings(row_id=1, revision=1, id="tiny", source="tiny.gguf")),
+            store=MemoryModelStore(ModelSettings(row_id=1, revision=1, id="tiny", source="tiny.gguf")),
             sources=no_files,
             sizes=lambda settings: ModelSizes(engine=config, max_waiting=2 * config.num_lanes),
             loader=self.loader,

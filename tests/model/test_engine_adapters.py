@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel
 from inference.engine.load_error import ModelLoadError
 from tests.model.stepped_engine import SteppedEngine, chat
+from tests.model.test_engine_speculation import ALPHABET, LOOKUP, SAMPLINGS, GuessingEngine, num_guessed
 from tests.model.tiny_adapter import write_adapter
 from tests.unit.engine.scripted_engine_parts import RecordingSink
 
 ONE, TWO = AppliedAdapter("one", 1.0), AppliedAdapter("two", 1.0)
 SETS: list[AdapterSet] = [(), (ONE,), (TWO,), (ONE, TWO), (AppliedAdapter("one", 0.25),)]
 CONFIG = EngineConfig(num_lanes=8, num_cells=4096, num_threads=1)
+REPEATING = SAMPLINGS["top_k"]
 PROMPT = chat("Say something about nothing at all, please.")
 
 
@@ -148,6 +151,82 @@ def test_an_adapter_that_is_not_there_fails_its_request_alone(engine: SteppedEng
     assert isinstance(unknown.events[-1], Failed)
     assert not any(isinstance(event, TokenBatch) for event in unknown.events)
     assert isinstance(known.events[-1], Finished)
+
+
+@pytest.mark.parametrize("adapters", SETS, ids=str)
+def test_drafts_are_checked_under_the_adapters_of_their_answer(
+    changed_model: LlamaModel, adapters: AdapterSet
+) -> None:
+    """Under each set the model repeats other things, and what is guessed changes nothing of them."""
+    namespace = adapter_namespace(adapters)
+    with GuessingEngine(changed_model) as guessing:
+        sinks = []
+        for speculation in (None, LOOKUP):
+            sink = guessing.submit(
+                "a",
+                ALPHABET,
+                namespace=namespace,
+                adapters=adapters,
+                max_tokens=100,
+                sampling=REPEATING,
+                ignore_eos=True,
+                speculation=speculation,
+            )
+            guessing.run()
+            guessing.check()
+            sinks.append(sink)
+        plain, guessed = sinks
+        assert guessed.token_ids == plain.token_ids
+        assert num_guessed([guessed])[0] > 0
+        guessing.check_all_free()
+
+
+def test_drafts_under_several_sets_at_once_never_meet_in_a_batch(changed_model: LlamaModel) -> None:
+    """Drafts of one set's turn are forgotten in nobody else's, and all answers are whole."""
+    with GuessingEngine(changed_model) as guessing:
+        sinks = [
+            guessing.submit(
+                f"r{number}",
+                ALPHABET,
+                namespace=adapter_namespace(adapters),
+                adapters=adapters,
+                max_tokens=60,
+                sampling=REPEATING,
+                ignore_eos=True,
+                speculation=LOOKUP if number % 2 else None,
+            )
+            for number, adapters in enumerate((*SETS[:2], *SETS[:2]))
+        ]
+        while guessing.core.step():
+            guessing.check()
+        assert [len(sink.token_ids) for sink in sinks] == [60] * len(sinks)
+        guessing.check_all_free()
+
+
+def test_many_answers_under_a_set_with_drafts_cost_one_prefill(changed_model: LlamaModel) -> None:
+    with GuessingEngine(changed_model) as guessing:
+        sinks = [
+            guessing.submit(
+                f"r{number}",
+                ALPHABET,
+                namespace=adapter_namespace(SETS[1]),
+                adapters=SETS[1],
+                max_tokens=60,
+                sampling=replace(REPEATING, seed=number),
+                ignore_eos=True,
+                speculation=LOOKUP,
+                group="g",
+            )
+            for number in range(4)
+        ]
+        while guessing.core.step():
+            guessing.check()
+        num_prompt = len(changed_model.tokenizer.tokenize(ALPHABET, add_special=True, parse_special=True))
+        statistics = guessing.core.statistics(is_alive=True)
+        assert statistics.total_prefill_tokens == num_prompt + len(sinks) - 1
+        assert [len(sink.token_ids) for sink in sinks] == [60] * len(sinks)
+        assert num_guessed(sinks)[0] > 0
+        guessing.check_all_free()
 
 
 @pytest.mark.parametrize(

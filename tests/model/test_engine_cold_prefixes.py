@@ -9,7 +9,7 @@ from inference.domain.events import Started
 from inference.engine.config import EngineConfig
 from inference.engine.hardware import FlashAttention, HardwareConfig, KvType
 from inference.engine.llama import LlamaModel
-from inference.engine.llama.runner import piece_tokens
+from inference.engine.llama.states import piece_tokens
 from tests.model.stepped_engine import SteppedEngine
 from tests.model.test_engine_batching import F32_NOISE, distance
 from tests.model.watched_engine import WatchedEngine

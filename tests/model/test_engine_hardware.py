@@ -23,8 +23,8 @@ from inference.engine.llama import LlamaModel, library
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
 from inference.engine.llama.devices import list_devices, list_gpus
+from inference.engine.llama.load_check import probe_shape
 from inference.engine.llama.memory_use import used_memory
-from inference.engine.llama.model import probe_shape
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import CELL_BOOK_BYTES
 from tests.model.stepped_engine import SteppedEngine, chat

@@ -33,7 +33,7 @@ class ColdPrefixMachine(PrefixCacheMachine):
         self, num_lanes: int, max_entries: int, max_cells: int, budget: int, host_cache_bytes: int
     ) -> None:
         self.host_cache_bytes = host_cache_bytes
-        super().start(num_lanes, max_entries, max_cells, budget, is_enabled=True)
+        super().start(num_lanes, max_entries, max_cells, budget, kind="on")
         memory = self.engine.core._memory
         self.tier = memory._cold._tier if self.can_share_prefixes else memory._checkpoints._tier
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from inference.engine.config import EngineConfig
 from inference.engine.sequence import Sequence
+
+
+def draft_config(config: EngineConfig) -> EngineConfig:
+    """A context as large as the model's, for running sequences alone."""
+    return replace(config, has_prefix_cache=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence as SequenceOf
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 from inference.engine.config import EngineConfig
-from inference.engine.drafting.draft_model import DraftOrder
+from inference.engine.drafting.draft_model import DraftOrder, draft_config
 from inference.engine.llama.batch import LlamaBatch
 from inference.engine.llama.context import DecodeStatus, LlamaContext
 from inference.engine.llama.model import LlamaModel
@@ -62,11 +61,6 @@ def load_draft(path: Path, target: LlamaModel, config: EngineConfig) -> LlamaMod
         model.close()
         raise
     return model
-
-
-def draft_config(config: EngineConfig) -> EngineConfig:
-    """A context as large as the model's, for running sequences alone."""
-    return replace(config, has_prefix_cache=False)
 
 
 class LlamaDraftModel:

@@ -22,8 +22,9 @@ def read_shape(pointer: int, name: str) -> ModelShape:
     num_heads: int = llama_cpp.llama_model_n_head(pointer)
     width: int = llama_cpp.llama_model_n_embd(pointer)
     head_size = width // num_heads if num_heads else 0
-    # Where a text is one state (recurrent and hybrid models), or nothing of it is kept (encoders), memory
-    # does not grow with it.
+    # Where a text is one state (recurrent models), or nothing of it is kept (encoders), memory does not grow
+    # with it. That of hybrid models does, in some layers; which, a file does not say in one number, and all
+    # of them would be several times too many: so it is known only once llama.cpp has reserved it.
     is_encoder = _text(pointer, "general.architecture") in ENCODERS
     has_state = llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
     grows = not (has_state or is_encoder)

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import llama_cpp
 
 from inference.domain.model import ModelDescription
 from inference.engine.config import EngineConfig
-from inference.engine.hardware import ComputeDevice, LoadMode
+from inference.engine.hardware import ComputeDevice
 from inference.engine.llama.adapter_trial import try_adapter
 from inference.engine.llama.adapters import LlamaAdapters
 from inference.engine.llama.devices import list_devices, list_gpus
-from inference.engine.llama.library import build_name, has_unsafe_amx, log_bridge, start_backend
+from inference.engine.llama.library import build_name, has_unsafe_amx, log_bridge
 from inference.engine.llama.lifetime import NativeLifetime
+from inference.engine.llama.load_check import cannot_load, check_before_loading, check_file
 from inference.engine.llama.memory import available_bytes
 from inference.engine.llama.memory_use import Buffers, read_shape, used_memory
-from inference.engine.llama.parameters import model_params, probe_params
+from inference.engine.llama.metadata import read_metadata
+from inference.engine.llama.parameters import model_params
 from inference.engine.llama.tokenizer import LlamaTokenizer
 from inference.engine.load_error import ModelLoadError
-from inference.engine.memory_plan import DeviceMemory, ModelShape, check_it_fits, place_layers, plan_memory
+from inference.engine.memory_plan import DeviceMemory, check_it_fits, place_layers, plan_memory
 from inference.engine.pooling import EmbeddingSizes, read_pooling
 
 logger = logging.getLogger(__name__)
 
-_MAGIC = b"GGUF"
 _TEMPLATE_KEY = "tokenizer.chat_template"
 _SAMPLING_PREFIX = "general.sampling."
 # GGUF's names of sampling parameters where ours differ (llama-arch.cpp, LLM_KV_GENERAL_SAMPLING_…).
@@ -65,7 +64,7 @@ class LlamaModel:
         # With the memory that was free when it was loaded.
         self._placement = place_layers(self._shape.num_layers, config, gpus)
         self.lifetime = NativeLifetime(lambda: llama_cpp.llama_model_free(pointer))
-        self.metadata = _read_metadata(pointer)
+        self.metadata = read_metadata(pointer)
         self.size_bytes: int = llama_cpp.llama_model_size(pointer)
         self.num_parameters: int = llama_cpp.llama_model_n_params(pointer)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(pointer)
@@ -84,18 +83,18 @@ class LlamaModel:
         that does not generate text, settings that this machine cannot follow, or more than the memory
         of a device holds together with the KV cells.
         """
-        _check_file(path)
+        check_file(path)
         logger.info("Devices: %s", "; ".join(map(str, list_devices())))
         gpus = list_gpus()
         config.hardware.check_devices(gpus)
-        _check_before_loading(path, config, gpus)
+        check_before_loading(path, config, gpus)
         if has_unsafe_amx():
             logger.warning("This build of llama.cpp uses AMX, which may crash: its buffers are not used")
         params = model_params(config.hardware, gpus)
         with log_bridge.buffers() as buffers:
             pointer: int | None = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not pointer:
-            raise ModelLoadError(_cannot_load(path))
+            raise ModelLoadError(cannot_load(path))
         try:
             _check_kind(pointer, path)
             model = cls(pointer, path, config, gpus=gpus, buffers=buffers)
@@ -194,20 +193,6 @@ class LlamaModel:
         return f"<LlamaModel {self.path.name}, {self.size_bytes / 1e6:.0f} MB>"
 
 
-def _check_file(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
-    except FileNotFoundError:
-        raise ModelLoadError(f"There is no model file at {path}.") from None
-    except IsADirectoryError:
-        raise ModelLoadError(f"{path} is a folder; a model is one .gguf file.") from None
-    except OSError as error:
-        raise ModelLoadError(f"The model file {path} cannot be read: {error.strerror}.") from None
-    if magic != _MAGIC:
-        raise ModelLoadError(f"{path} is not a GGUF file.")
-
-
 def _check_kind(pointer: int, path: Path) -> None:
     # Translators need their encoder run first, and diffusion models do not go token by token.
     is_translator = llama_cpp.llama_model_has_decoder(pointer) and llama_cpp.llama_model_has_encoder(pointer)
@@ -215,64 +200,6 @@ def _check_kind(pointer: int, path: Path) -> None:
         raise ModelLoadError(
             f"{path.name} is neither a model that generates text token by token nor one that embeds it."
         )
-
-
-def _check_before_loading(path: Path, config: EngineConfig, gpus: Sequence[ComputeDevice]) -> None:
-    """Whether weights that must lie in memory will fit it, on each device. Those that are only mapped
-    are checked afterwards, with the cells: asking the file twice costs most of such a load."""
-    hardware = config.hardware
-    must_fit = hardware.load_mode in (LoadMode.READ, LoadMode.MLOCK)
-    if not must_fit and not hardware.gpus_in_use(gpus):
-        return
-    shape = probe_shape(path)
-    check_it_fits(shape, config, plan_memory(shape, config, gpus, available_bytes()))
-
-
-def check_beside_others(path: Path, config: EngineConfig, others_bytes: int) -> None:
-    """Raise ModelDoesNotFit where loading this model would push others out of memory. `others_bytes` of
-    what counts as available are theirs. Reads what the file says of itself, and no weights."""
-    shape = probe_shape(path)
-    available = available_bytes()
-    free_bytes = None if available is None else available - others_bytes
-    check_it_fits(shape, config, plan_memory(shape, config, list_gpus(), free_bytes), is_alone=False)
-
-
-def probe_shape(path: Path) -> ModelShape:
-    """The sizes of a model, without reading its weights; raises ModelLoadError."""
-    _check_file(path)
-    start_backend()
-    pointer: int | None = llama_cpp.llama_model_load_from_file(str(path).encode(), probe_params())
-    if not pointer:
-        raise ModelLoadError(_cannot_load(path))
-    try:
-        return read_shape(pointer, path.name)
-    finally:
-        llama_cpp.llama_model_free(pointer)
-
-
-def _cannot_load(path: Path) -> str:
-    return f"llama.cpp cannot load {path.name}: the file is damaged or of an unknown kind (see the log)."
-
-
-def _read_metadata(pointer: int) -> dict[str, str]:
-    """The file's own key-value pairs, as text; lists are not among them."""
-    count: int = llama_cpp.llama_model_meta_count(pointer)
-    keys = [_read_text(llama_cpp.llama_model_meta_key_by_index, pointer, index) for index in range(count)]
-    values = [
-        _read_text(llama_cpp.llama_model_meta_val_str_by_index, pointer, index) for index in range(count)
-    ]
-    return dict(zip(keys, values, strict=True))
-
-
-def _read_text(read: Any, pointer: int, index: int) -> str:
-    """llama.cpp writes at most what fits and says how long the text really is."""
-    size = 1024
-    while True:
-        buffer = ctypes.create_string_buffer(size)
-        length: int = read(pointer, index, buffer, size)
-        if length < size:
-            return buffer.raw[: max(length, 0)].decode("utf-8", "replace")
-        size = length + 1
 
 
 def _chat_templates(metadata: dict[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from inference.engine.llama.logprobs import raw_rows, row_scores
 from inference.engine.llama.model import LlamaModel
 from inference.engine.llama.sampling import Sampler, draw_tokens, take_forced
 from inference.engine.llama.signals import SignalMeter
+from inference.engine.llama.states import LlamaStates
 from inference.engine.load_error import ModelLoadError
 from inference.engine.memory_plan import DeviceMemory, together
 from inference.engine.plan import NOTHING_DRAWN, DrawnRun, StepOutcome, StepPlan, StepResult
@@ -31,10 +32,6 @@ logger = logging.getLogger(__name__)
 
 # A long literal is forced piece by piece: others in the batch wait for each.
 MAX_FORCED_TOKENS = 32
-# States go in pieces of so many tokens: of a prefix, half of that is lost at its end, and each piece costs
-# a few calls. docs/performance.md
-NUM_PIECE_TOKENS = 64
-MIN_PIECE_TOKENS = 16
 _PLAIN = PositionMap(())
 
 _OUTCOMES = {
@@ -63,7 +60,6 @@ class LlamaRunner:
         self._model = model
         self._draft_model: LlamaDraftModel | None = None
         self._owns_model = owns_model
-        self._hardware = config.hardware
         self._samplers: dict[int, Sampler] = {}
         # Sequences whose signals or logprobs somebody wants: mostly none, and then nobody is asked.
         self._watched: set[int] = set()
@@ -95,6 +91,9 @@ class LlamaRunner:
             )
             self._warm_up()
             self._can_share_prefixes = not self._context.keeps_window_only and self._try_partial_removal()
+            self._states = LlamaStates(
+                self._context, model, config.hardware, can_be_cut=self._can_share_prefixes
+            )
         except BaseException:
             self.close()
             raise
@@ -263,53 +262,17 @@ class LlamaRunner:
 
     @property
     def num_piece_tokens(self) -> int:
-        if self._context.scratch_id < 0 or not self._can_share_prefixes:
-            return 0
-        return piece_tokens(self._model.window_tokens)
+        return self._states.num_piece_tokens
 
     @property
     def state_origin(self) -> str:
-        hardware = self._hardware
-        # Without flash attention V lies the other way round; a window decides what is left out.
-        return (
-            f"{self._model.fingerprint}, K {hardware.key_type.value}, V {hardware.value_type.value}, "
-            f"flash attention {hardware.flash_attention.value}, full window {hardware.has_full_window}, "
-            f"layers on GPUs {hardware.gpu_layers}"
-        )
+        return self._states.origin
 
     def save_state(self, sequence_id: int, begin: int, end: int) -> StateArray | None:
-        context, scratch_id = self._context, self._context.scratch_id
-        if not self._can_share_prefixes:
-            is_whole = begin == 0 and context.last_position(sequence_id) + 1 == end
-            return context.save(sequence_id) if is_whole else None
-        if context.last_position(sequence_id) + 1 < end or not context.has_all_from(sequence_id, begin):
-            return None
-        # llama.cpp writes whole sequences: this one has the part as its whole.
-        context.copy(sequence_id, scratch_id, end, begin=begin)
-        try:
-            return context.save(scratch_id)
-        finally:
-            context.remove(scratch_id)
+        return self._states.save(sequence_id, begin, end)
 
     def load_state(self, sequence_id: int, begin: int, end: int, data: StateArray) -> bool:
-        context, scratch_id = self._context, self._context.scratch_id
-        if context.last_position(sequence_id) + 1 != begin:
-            return False
-        if not self._can_share_prefixes:
-            if context.load(sequence_id, data) and context.last_position(sequence_id) + 1 == end:
-                return True
-            context.remove(sequence_id)
-            return False
-        try:
-            if not context.load(scratch_id, data) or context.last_position(scratch_id) + 1 < end:
-                return False
-            context.copy(scratch_id, sequence_id, end, begin=begin)
-        finally:
-            context.remove(scratch_id)
-        if context.last_position(sequence_id) + 1 == end:
-            return True
-        context.remove(sequence_id, begin)
-        return False
+        return self._states.load(sequence_id, begin, end, data)
 
     def keep_sequence(self, sequence_id: int, num_tokens: int) -> bool:
         is_there = self.rewind(sequence_id, num_tokens) == num_tokens
@@ -372,16 +335,6 @@ class LlamaRunner:
 
     def __repr__(self) -> str:
         return f"<LlamaRunner of {self._model!r}, {self._context!r}>"
-
-
-def piece_tokens(window_tokens: int) -> int:
-    """Tokens of a piece of state. llama.cpp leaves out what is beyond the window of a state's last token
-    (0: no window), so a piece must lie within one; models with blocks of attention have windows that are
-    powers of two."""
-    if not window_tokens or window_tokens >= NUM_PIECE_TOKENS:
-        return NUM_PIECE_TOKENS
-    num_tokens: int = 1 << (window_tokens.bit_length() - 1)
-    return num_tokens if num_tokens >= MIN_PIECE_TOKENS else 0
 
 
 def tokens_of_text(request: GenerationRequest) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from inference.domain.adapters import AdapterSettings
-from inference.domain.errors import ServiceUnavailable
+from inference.domain.errors import InvalidRequest, ServiceUnavailable
 from inference.domain.model_settings import LoadPolicy, ModelState, ModelStatus
 from inference.domain.speculation import SpeculationMode, SpeculationSettings
 from inference.model_rows.first_row import FirstModel, model_row_ensure
@@ -148,6 +148,31 @@ class TestStore:
         assert not later.has_made_first
         await ModelRow.objects.all().adelete()
         assert await store.settings() == ()
+
+    @pytest.mark.parametrize(
+        ("fields", "param"),
+        [
+            ({"adapters": (AdapterSettings(name="a", source="/nowhere/a.gguf"),)}, "adapters.0.source"),
+            (
+                {"adapters": (AdapterSettings(name="a", source="hf:o/r/a.gguf", scale=1e9),)},
+                "adapters.0.scale",
+            ),
+            (
+                {"speculation": SpeculationSettings(draft_source="/nowhere/d.gguf")},
+                "speculation.draft_source",
+            ),
+            ({"projector_source": "/nowhere/p.gguf"}, "projector_source"),
+        ],
+        ids=lambda one: one if isinstance(one, str) else "",
+    )
+    async def test_what_no_first_row_can_be_made_of_is_told_in_words(self, gguf, fields, param) -> None:
+        store = PostgresModelStore(serving_process(), first=FirstModel("tiny", gguf, **fields))
+        for _ in range(2):  # it is asked again and again
+            with pytest.raises(InvalidRequest, match="what the environment says") as caught:
+                await store.settings()
+            assert caught.value.param == param
+        assert not store.has_made_first
+        assert not await ModelRow.objects.aexists()
 
     async def test_what_is_reported_is_read_and_replaced(self, make, in_threads) -> None:
         rows = [

@@ -22,7 +22,6 @@ from inference.domain.model_settings import ModelSettings
 from inference.domain.outcomes import RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.domain.time_limits import TimeLimits
-from inference.hosting.model_stores import StaticModelStore
 from inference.hosting.workshop import ServingSettings
 from inference.openai.chat_defaults import ChatDefaults
 from inference.prompting.prompt import PromptPolicy
@@ -37,6 +36,7 @@ from tests.kept_answers import MemoryKeeping
 from tests.ledgers import MemoryLedger
 from tests.limit_store import MemoryLimitStore, SharedCounters
 from tests.scripted_engine import ScriptedEngine, ScriptedLoader, no_files, small_sizes
+from tests.scripted_fleet import MemoryModelStore
 from tests.scripted_usage import ScriptedUsageDesk
 
 KEY = mint().plaintext
@@ -87,7 +87,7 @@ class Site:
                     prompt_policy=self.prompt_policy,
                 ),
             ),
-            store=StaticModelStore(*self.models),
+            store=MemoryModelStore(*self.models),
             sources=no_files,
             sizes=small_sizes,
             loader=self.loader or ScriptedLoader(self.engine, failure=self.load_failure),

@@ -12,6 +12,7 @@ import pytest
 
 from accounts.contracts import KeyLimits, KeyLookup, KeyState, Limits
 from accounts.scopes import Scope
+from inference.api.metrics import model_gauges
 from inference.domain.errors import GenerationFailed, ServerOverloaded
 from inference.domain.outcomes import Outcome
 from inference.domain.time_limits import TimeLimits
@@ -77,6 +78,15 @@ async def test_a_text_and_several(make: Make) -> None:
     assert several["data"][0]["embedding"] == several["data"][2]["embedding"]
     assert np.allclose(several["data"][1]["embedding"], unit(b"bc"), atol=1e-6)
     assert several["usage"]["total_tokens"] == 4
+
+
+async def test_what_was_computed_is_told_to_operators(make: Make) -> None:
+    site = await make()
+    await site.post("/v1/embeddings", body(input=["a", "bc", "a"]))
+    told = site.runtime.statistics().models["scripted"].embeddings
+    assert told.total_texts == 3
+    (gauges,) = model_gauges(site.runtime)
+    assert gauges.embeddings == told
 
 
 async def test_token_ids_alone_and_in_lists(make: Make) -> None:

@@ -153,6 +153,17 @@ async def test_choices_are_interleaved_as_they_come(site):
     assert order == [(0, ""), (1, ""), (0, "x"), (1, "y"), (0, "z"), (0, None), (1, None)]
 
 
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_drafts_of_all_choices_are_counted_together(site, is_stream):
+    site.engine.play = lambda handle: (
+        handle.start().say("ab", num_drafted=4, num_accepted=1).say("c").say("de", num_drafted=1).finish()
+    )
+    options = {"stream_options": {"include_usage": True}} if is_stream else {}
+    answer = await site.post(CHAT, chat(n=3, stream=is_stream, **options))
+    told = answer.events()[-2] if is_stream else answer.json()
+    assert (told["timings"]["draft_n"], told["timings"]["draft_n_accepted"]) == (15, 3)
+
+
 async def test_each_choice_has_its_seed_and_is_a_sibling_of_the_others(site):
     site.engine.play = lambda handle: handle.start().say("x").finish()
     await site.post(COMPLETIONS, completion(n=3, seed=2**40, prompt=["Once", "Twice"]))

@@ -11,13 +11,15 @@ from dataclasses import replace
 import pytest
 
 from inference.admission.controller import AdmissionController
+from inference.domain.errors import RequestCancelled
 from inference.domain.events import FinishReason
-from inference.domain.model_settings import LoadPolicy, ModelAccess, ModelSettings
+from inference.domain.model_settings import LoadPolicy, ModelAccess, ModelSettings, ModelState
+from inference.domain.outcomes import Outcome
 from inference.domain.time_limits import TimeLimits
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import LoadOrder
 from tests.scripted_engine import ScriptedEngine, ScriptedHandle
-from tests.scripted_fleet import until
+from tests.scripted_fleet import ADA, until
 from tests.unit.api.conftest import SCRIPTED, Site, started
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -98,6 +100,27 @@ async def test_who_waits_too_long_is_503_and_who_leaves_waits_for_nothing() -> N
         loader.gate.set()
         await until(lambda: site.runtime.fleet.statuses()[1].state.value == "ready")
         assert (await site.post(CHAT, body(CHAT))).status == 200
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_an_operator_may_cancel_who_waits_for_a_model_and_the_load_goes_on(is_stream: bool) -> None:
+    loader = SlowLoader()
+    async with serving(loader) as site:
+        asked = site.open(CHAT, body(CHAT, stream=is_stream))
+        model = site.runtime.fleet.find("demand", ADA)
+        await until(lambda: model._waiters.num_waiting)
+        (live,) = site.ledger.live.values()
+        assert live.interrupt(RequestCancelled("The request was cancelled by an operator."))
+        answer = await asked.answer()
+        assert (answer.status, answer.json()["error"]["code"]) == (499, "request_cancelled")
+        await until(lambda: site.ledger.records)
+        (record,) = site.ledger.records
+        assert (record.outcome, record.model, record.usage) == (Outcome.CANCELLED, "demand", None)
+        assert not model._waiters.num_waiting
+        loader.gate.set()
+        await until(lambda: model.state is ModelState.READY)
+        assert model.loaded is not None and not model.loaded.leases.num_held
+        assert not loader.engines["demand"].handles
 
 
 @pytest.mark.parametrize(

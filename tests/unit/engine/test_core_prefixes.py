@@ -288,7 +288,7 @@ def test_affinity_tells_without_a_trace() -> None:
     engine = make_engine()
     submit(engine, "a", 500)
     engine.run()
-    affinity = engine.core.cache_affinity
+    affinity = engine.core._memory.affinity
     before = affinity.statistics
     prompts = [np.array((*COMMON, 9, 9), dtype=np.int32)]
     assert affinity.matched_tokens(namespace="", prompts=prompts, num_shared=[0]) == [200]

@@ -6,6 +6,7 @@ import pytest
 
 from inference.engine.config import EngineConfig
 from inference.engine.hardware import (
+    ALL_LAYERS,
     ComputeDevice,
     FlashAttention,
     HardwareConfig,
@@ -13,12 +14,13 @@ from inference.engine.hardware import (
     LoadMode,
     SplitMode,
 )
-from inference.engine.load_error import ModelLoadError
+from inference.engine.load_error import ModelDoesNotFit, ModelLoadError
 from inference.engine.memory_plan import (
     CELL_BOOK_BYTES,
     ModelShape,
     Placement,
     check_it_fits,
+    check_they_fit,
     place_layers,
     plan_memory,
 )
@@ -171,3 +173,32 @@ def test_memory_is_told_in_one_line() -> None:
     assert str(host).startswith("CPU: weights 143 MB, KV cells 95 MB, compute ")
     assert str(host).endswith("GB left")
     assert "left" not in str(replace(host, free_bytes=None))
+
+
+def test_beside_others_what_is_loaded_later_finds_what_is_left() -> None:
+    config = config_of()
+    (alone,) = plan_memory(LARGE, config, [], 100 * GB)
+    (draft,) = plan_memory(SMALL, config, [], 100 * GB)
+    parts = [(LARGE, config), (SMALL, config)]
+    needed_bytes = alone.needed_bytes + draft.needed_bytes + GB
+    check_they_fit(parts, [], needed_bytes, extra_bytes=GB)
+    check_they_fit(parts, [], None, extra_bytes=GB)
+    # Of what is missing, the one that finds too little is named.
+    for free_bytes, named in [
+        (alone.needed_bytes - 1, r"^large\.gguf does not fit: 4096"),
+        (alone.needed_bytes + draft.needed_bytes - 1, r"^small\.gguf does not fit: 4096"),
+        (needed_bytes - 1, r"^large\.gguf does not fit: its adapters.*1\.0 GB.*SKIPPY_HOST_CACHE_BYTES"),
+    ]:
+        with pytest.raises(ModelDoesNotFit, match=named):
+            check_they_fit(parts, [], free_bytes, extra_bytes=GB)
+
+
+def test_beside_others_a_draft_model_needs_room_on_the_gpu_too() -> None:
+    config = config_of(gpu_layers=ALL_LAYERS)
+    parts = [(LARGE, config), (SMALL, config)]
+    _, on_gpu = plan_memory(LARGE, config, [gpu(0, 20)], None)
+    check_they_fit(parts, [gpu(0, 20)], None, extra_bytes=0)
+    tight = replace(gpu(0, 20), free_bytes=on_gpu.needed_bytes)
+    check_they_fit(parts[:1], [tight], None, extra_bytes=0)
+    with pytest.raises(ModelDoesNotFit, match=r"^small\.gguf does not fit on CUDA0"):
+        check_they_fit(parts, [tight], None, extra_bytes=0)

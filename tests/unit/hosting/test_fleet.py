@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from inference.domain.errors import ServiceUnavailable
+from inference.domain.errors import InvalidRequest, ServiceUnavailable
 from inference.domain.model_settings import ModelState
 from inference.engine.load_error import ModelLoadError
 from inference.hosting.retries import FIRST_PAUSE_S
@@ -101,6 +101,24 @@ async def test_until_rows_were_read_nobody_knows_which_models_there_are():
         site.store.is_away = False
         site.fleet.refresh()
         await site.until_state(READY)
+
+
+async def test_a_first_row_that_cannot_be_is_told_to_the_operator_and_may_be_repaired(caplog):
+    site = ScriptedFleet(row())
+    site.store.refusal = InvalidRequest("There is no file /nowhere.gguf.", param="source")
+    async with site:
+        await until(lambda: site.fleet.condition().has_failed)
+        for _ in range(3):
+            site.fleet.refresh()
+            await asyncio.sleep(0.01)
+        assert site.fleet.condition().causes == ("There is no file /nowhere.gguf.",)
+        assert [one.levelname for one in caplog.records if "/nowhere" in one.getMessage()] == ["CRITICAL"]
+        with pytest.raises(ServiceUnavailable, match="starting"):
+            await site.fleet.acquire("m1", ADA, limit_s=None)
+        site.store.refusal = None
+        site.fleet.refresh()
+        await site.until_state(READY)
+        assert not site.fleet.condition().causes
 
 
 async def test_changes_are_reported_at_once_and_life_now_and_then():

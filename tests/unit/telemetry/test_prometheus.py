@@ -2,6 +2,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inference.domain.admission_events import Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
+from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.outcomes import Outcome
 from inference.domain.rejection_reason import RejectionReason
 from inference.telemetry.prometheus import ModelGauges, RequestMetrics
@@ -68,6 +69,20 @@ def test_what_is_kept_in_host_memory_is_told():
     assert found["skippy_host_cache_restores_total", "tiny"] == 2
     assert found["skippy_host_cache_restore_seconds_total", "tiny"] == 0.5
     assert found["skippy_host_cache_failures_total", "tiny"] == 0
+
+
+def test_embeddings_are_counted_beside_answers():
+    embeddings = EmbeddingStatistics(
+        num_jobs=2, num_tokens=30, total_texts=5, total_tokens=90, total_batches=3
+    )
+
+    found = samples(RequestMetrics(list), ModelGauges("tiny", True, embeddings=embeddings))
+
+    assert found["skippy_embedding_requests", "tiny"] == 2
+    assert found["skippy_embedding_tokens_waiting", "tiny"] == 30
+    assert found["skippy_embedding_texts_total", "tiny"] == 5
+    assert found["skippy_embedding_tokens_total", "tiny"] == 90
+    assert found["skippy_embedding_batches_total", "tiny"] == 3
 
 
 def test_models_that_callers_make_up_make_no_series():
