@@ -90,8 +90,10 @@ def service(
 
 
 @pytest.fixture(scope="module")
-def operator(service: LiveService) -> Operator:
-    return Operator(service)
+def operator(service: LiveService) -> Iterator[Operator]:
+    made = Operator(service)
+    yield made
+    made.api.close()
 
 
 class SteadyLoad:
