@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -45,7 +46,7 @@ class MemoryModelStore:
         self.rows = rows
         self.is_away = False
         self.refusal: InvalidRequest | None = None
-        self.reports: list[tuple[ModelStatus, ...]] = []
+        self.reports: deque[tuple[ModelStatus, ...]] = deque(maxlen=10)
         self.is_closed = False
 
     async def settings(self) -> tuple[ModelSettings, ...]:
