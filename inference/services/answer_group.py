@@ -65,10 +65,7 @@ class AnswerGroup:
     @property
     def usage_so_far(self) -> Usage:
         """Of the whole request, once the first choice has its lane."""
-        usage = self._meter.usage
-        if usage is None:
-            raise RuntimeError("the generation has not started")
-        return usage
+        return self._meter.usage_so_far
 
     @property
     def result(self) -> GenerationResult:

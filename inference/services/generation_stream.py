@@ -69,10 +69,7 @@ class GenerationStream:
     @property
     def usage_so_far(self) -> Usage:
         """Once it has its lane."""
-        usage = self._meter.usage
-        if usage is None:
-            raise RuntimeError("the generation has not started")
-        return usage
+        return self._meter.usage_so_far
 
     @property
     def result(self) -> GenerationResult:

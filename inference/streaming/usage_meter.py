@@ -63,6 +63,14 @@ class UsageMeter:
             reasoning_tokens=self.num_reasoning_tokens,
         )
 
+    @property
+    def usage_so_far(self) -> Usage:
+        """Of a request that has its lane; RuntimeError where it has none yet."""
+        usage = self.usage
+        if usage is None:
+            raise RuntimeError("the generation has not started")
+        return usage
+
 
 class SharedPrompt:
     """A prompt that several answers continue, and that is paid for once."""
