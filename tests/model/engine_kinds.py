@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -141,3 +142,12 @@ def num_cached(sink: RecordingSink) -> int:
     started = sink.events[0]
     assert isinstance(started, Started)
     return started.num_cached_tokens
+
+
+@contextmanager
+def loaded_kind(name: str, source: Path, folder: Path) -> Iterator[KindOfModel]:
+    """A model of this kind, written into `folder` with the tokenizer of `source`, until the block ends."""
+    kind = KINDS[name]
+    model = LlamaModel.load(kind.write(source, folder / "tiny.gguf"), kind.config())
+    yield KindOfModel(kind, model)
+    model.close()

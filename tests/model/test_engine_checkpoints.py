@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from inference.domain.admission import Submission
-from inference.engine.llama import LlamaModel
-from tests.model.engine_kinds import KINDS, KindOfModel, TokenIds, num_cached, some_prompt
+from tests.model.engine_kinds import KINDS, KindOfModel, TokenIds, loaded_kind, num_cached, some_prompt
 from tests.model.test_engine_kinds import Asked, ask
 from tests.model.watched_engine import WatchedEngine
 from tests.unit.engine.scripted_engine_parts import RecordingSink
@@ -24,11 +23,8 @@ SYSTEM = some_prompt(1, 150)
 def kind(
     request: pytest.FixtureRequest, model_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KindOfModel]:
-    chosen = KINDS[request.param]
-    path = chosen.write(model_path, tmp_path_factory.mktemp("kinds") / "tiny.gguf")
-    model = LlamaModel.load(path, chosen.config())
-    yield KindOfModel(chosen, model)
-    model.close()
+    with loaded_kind(request.param, model_path, tmp_path_factory.mktemp("kinds")) as loaded:
+        yield loaded
 
 
 def engine_with_tier(kind: KindOfModel, **sizes: int) -> WatchedEngine:

@@ -11,10 +11,9 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from inference.engine.llama import LlamaModel
 from inference.engine.plan import StepOutcome, StepPlan, StepResult
 from inference.engine.sequence import PREFILLING, WAITING_FOR_PREFIX
-from tests.model.engine_kinds import KINDS, KindOfModel, TokenIds, num_cached, some_prompt
+from tests.model.engine_kinds import KINDS, KindOfModel, TokenIds, loaded_kind, num_cached, some_prompt
 from tests.model.stepped_engine import SteppedEngine
 from tests.model.test_engine_batching import distance
 from tests.model.test_engine_speculation import LOOKUP, GuessingEngine, num_guessed
@@ -34,11 +33,8 @@ Asked = dict[str, tuple[TokenIds, RecordingSink, int]]
 def kind(
     request: pytest.FixtureRequest, model_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KindOfModel]:
-    chosen = KINDS[request.param]
-    path = chosen.write(model_path, tmp_path_factory.mktemp("kinds") / "tiny.gguf")
-    model = LlamaModel.load(path, chosen.config())
-    yield KindOfModel(chosen, model)
-    model.close()
+    with loaded_kind(request.param, model_path, tmp_path_factory.mktemp("kinds")) as loaded:
+        yield loaded
 
 
 def ask(
