@@ -73,6 +73,10 @@ def test_all_files_of_a_split_model_are_fetched(hub: Hub, state: StateFolder) ->
     assert path.with_name("model-00002-of-00002.gguf").is_file()
 
 
+def bytes_present(state: StateFolder) -> int:
+    return sum(part.stat().st_size for part in state.models.rglob("*.part"))
+
+
 def test_a_download_whose_process_was_killed_goes_on_where_it_stopped(hub: Hub, state: StateFolder) -> None:
     content = CONTENT + bytes(12_000_000)
     hub.put("org/repo", "large.gguf", content)
@@ -87,14 +91,14 @@ def test_a_download_whose_process_was_killed_goes_on_where_it_stopped(hub: Hub, 
         [sys.executable, "-c", script, state.root], cwd=CHECKOUT, stdout=subprocess.DEVNULL
     )
     try:
-        present = 0
-        while present < 8_000_000:
+        while bytes_present(state) < 8_000_000:
             assert child.poll() is None
             time.sleep(0.05)
-            present = sum(part.stat().st_size for part in state.models.rglob("*.part"))
     finally:
         child.kill()
         child.wait()
+    # Only now: a file system that takes a large write in parts finishes it after the signal.
+    present = bytes_present(state)
     assert not list(state.models.rglob("large.gguf"))
     hub.stalls_after_bytes = None
     path, lines = resolve(state, "hf:org/repo/large.gguf")
