@@ -6,6 +6,7 @@
     │   └── ContextLengthExceeded      400     invalid_request_error   context_length_exceeded
     ├── AuthenticationFailed           401     invalid_request_error   invalid_api_key
     ├── PermissionDenied               403     invalid_request_error   permission_denied
+    ├── PolicyDenied                   4xx     invalid_request_error   permission_denied (or the policy's)
     ├── NotFound                       404     invalid_request_error   not_found
     │   └── ModelNotFound              404     invalid_request_error   model_not_found
     ├── MethodNotAllowed               405     invalid_request_error   method_not_allowed
@@ -40,7 +41,7 @@ class SkippyError(Exception):
     admission's rules refused it.
     """
 
-    status: ClassVar[int] = 500
+    status: int = 500
     type: ClassVar[str] = "server_error"
     default_code: ClassVar[str] = "internal_server_error"
     default_retry_after_s: ClassVar[int | None] = None
@@ -101,6 +102,18 @@ class PermissionDenied(SkippyError):
     status = 403
     type = "invalid_request_error"
     default_code = "permission_denied"
+
+
+class PolicyDenied(SkippyError):
+    """A policy of an administrator refuses it, with a status (400 to 499), a message and a code of
+    its own."""
+
+    type = "invalid_request_error"
+    default_code = "permission_denied"
+
+    def __init__(self, message: str, *, status: int = 403, code: str | None = None) -> None:
+        super().__init__(message, code=code, should_retry=False)
+        self.status = status
 
 
 class NotFound(SkippyError):

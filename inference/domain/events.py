@@ -24,6 +24,8 @@ class FinishReason(Enum):
     STOP = "stop"
     LENGTH = "length"
     TOOL_CALLS = "tool_calls"
+    CONTENT_FILTER = "content_filter"
+    """A policy ended it."""
 
 
 @dataclass(frozen=True, slots=True)

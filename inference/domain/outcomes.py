@@ -36,12 +36,20 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HookDecision:
-    """What one policy decided about a request at one point of it."""
+    """What one policy decided about a request at one point of it, in the words of hooks/contracts. `policy`
+    is its name as it was then; `actions` are the kinds of what it did, `result` whether it was done. `choice`
+    is the answer's index where the point is one of a generation."""
 
     policy: str
     point: str
-    action: str
+    actions: tuple[str, ...]
+    result: str
     reason: str = ""
+    policy_id: int = 0
+    choice: int | None = None
+    elapsed_ms: float = 0.0
+    injected_tokens: int = 0
+    discarded_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

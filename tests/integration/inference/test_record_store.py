@@ -72,7 +72,7 @@ async def test_all_columns_come_through(store) -> None:
         session=2**64 - 1,
         end_user="a\0b",
         metadata={"a": "\0", "b": "'; DROP TABLE x; --"},
-        hook_decisions=(HookDecision("p", "before", "deny"),),
+        hook_decisions=(HookDecision("p", "before", ("deny",), "applied"),),
     )
     await store.insert([row("other"), row("another")])
     await store.insert([RecordRow.of(made)])
@@ -91,7 +91,20 @@ async def test_all_columns_come_through(store) -> None:
     )
     assert found.metadata == {"a": "\ufffd", "b": "'; DROP TABLE x; --"}
     assert (found.session, found.request_id) == ("f" * 16, "é\U0001f600")
-    assert found.hook_decisions == [{"policy": "p", "point": "before", "action": "deny", "reason": ""}]
+    assert found.hook_decisions == [
+        {
+            "policy": "p",
+            "point": "before",
+            "actions": ["deny"],
+            "result": "applied",
+            "reason": "",
+            "policy_id": 0,
+            "choice": None,
+            "elapsed_ms": 0.0,
+            "injected_tokens": 0,
+            "discarded_tokens": 0,
+        }
+    ]
 
 
 async def test_a_repetition_changes_nothing(store, parameters) -> None:

@@ -41,14 +41,27 @@ def test_everything_that_is_known_is_in_the_row():
         rejection_reason=RejectionReason.QUEUE_FULL,
         metadata={"a": "b"},
         cache_retention=CacheRetention.IN_MEMORY,
-        hook_decisions=(HookDecision("p", "before", "deny", "word"),),
+        hook_decisions=(HookDecision("p", "before", ("deny",), "applied", "word"),),
     )
 
     assert (row["num_cached_tokens"], row["num_reasoning_tokens"], row["num_injected_tokens"]) == (2, 3, 1)
     assert (row["queue_s"], row["first_token_s"], row["time_per_token_s"]) == (0.25, 1.0, 0.5)
     assert (row["session"], row["priority"], row["rejection_reason"]) == ("f" * 16, "batch", "queue_full")
     assert (row["metadata"], row["cache_retention"]) == ({"a": "b"}, "in_memory")
-    assert row["hook_decisions"] == [{"policy": "p", "point": "before", "action": "deny", "reason": "word"}]
+    assert row["hook_decisions"] == [
+        {
+            "policy": "p",
+            "point": "before",
+            "actions": ("deny",),
+            "result": "applied",
+            "reason": "word",
+            "policy_id": 0,
+            "choice": None,
+            "elapsed_ms": 0.0,
+            "injected_tokens": 0,
+            "discarded_tokens": 0,
+        }
+    ]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "x" * 10_000, "\ud800", "\U0001f600" * 600])

@@ -1,0 +1,119 @@
+"""What of a request a policy sees, whatever wire it came on, and what it may change.
+
+A view is replaced, never changed. What a policy did is carried back to the request itself by comparing the
+view with the one it was made of: messages and parameters that are the same objects were not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+ParameterValue = bool | int | float | str | None
+
+
+class MediaSort(StrEnum):
+    """What a part of a message is, if it is no text."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MediaPartView:
+    """A picture or a sound. `url` is its address, or `data:` and its digest where its bytes came with it:
+    policies see which one it is and never its bytes. `place` names it to whoever made the view."""
+
+    sort: MediaSort
+    url: str
+    place: int
+
+    def __repr__(self) -> str:
+        return f"<MediaPartView {self.sort.value}>"
+
+
+PartView = TextPart | MediaPartView
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MessageView:
+    """One turn. `role` is system, developer, user, assistant or tool. `is_text` tells content that is one
+    string from a list of parts; no parts are no content. `place` is its index in the request that the view
+    was made of, None for a message that a policy added."""
+
+    role: str
+    parts: tuple[PartView, ...]
+    is_text: bool = True
+    name: str | None = None
+    reasoning: str | None = None
+    tool_arguments: tuple[str, ...] = ()
+    place: int | None = None
+
+    @property
+    def text(self) -> str:
+        """All of its text, parts one behind the other."""
+        return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
+
+    def __repr__(self) -> str:
+        return f"<MessageView {self.role}, {len(self.parts)} parts>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RequestView:
+    """`endpoint` is chat.completions, completions, responses or messages. Completions have `prompts` (None
+    for one given as tokens) and no messages. `parameters` are numbers, words and flags of the body by their
+    wire names (max_tokens, temperature, top_p, n, stream, ...), only those that were sent or that a policy
+    set. `tool_names` are the functions offered, `fields` the names of everything the body has."""
+
+    endpoint: str
+    model: str
+    messages: tuple[MessageView, ...] = ()
+    prompts: tuple[str | None, ...] = ()
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    tool_names: tuple[str, ...] = ()
+    fields: frozenset[str] = frozenset()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    end_user: str = ""
+    is_stream: bool = False
+    opts_in: bool = False
+    """Asks for the optional policies too: `skippy_hooks` or `mesh_hooks` is true."""
+
+    def __repr__(self) -> str:
+        # What somebody wrote is in no log.
+        return f"<RequestView {self.endpoint}, {len(self.messages)} messages, {len(self.prompts)} prompts>"
+
+
+@dataclass(frozen=True, slots=True)
+class HookCaller:
+    """Who asks, by ids (for the scope) and names (for conditions). A user may be in no team."""
+
+    user_id: int
+    username: str
+    key_id: int
+    key_name: str
+    team_id: int | None = None
+    team_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OutputText:
+    """Text of one choice that is about to be released. Each is what may still be changed (for a stream the
+    held-back window, for a whole answer all of it); `arguments` are tool calls' by their index in the choice.
+    `num_released_chars` of content went out before and cannot be taken back. `is_last`: nothing follows."""
+
+    choice: int
+    content: str = ""
+    reasoning: str = ""
+    arguments: Mapping[int, str] = field(default_factory=dict)
+    num_released_chars: int = 0
+    is_last: bool = False
+
+    def __repr__(self) -> str:
+        return f"<OutputText of choice {self.choice}, {len(self.content)} characters>"
