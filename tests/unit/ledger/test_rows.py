@@ -52,7 +52,7 @@ def test_everything_that_is_known_is_in_the_row():
         {
             "policy": "p",
             "point": "before",
-            "actions": ("deny",),
+            "actions": ["deny"],
             "result": "applied",
             "reason": "word",
             "policy_id": 0,
