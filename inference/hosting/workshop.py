@@ -19,7 +19,6 @@ from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import LoadOrder, ModelFiles
 from inference.engine.watchdog import Watchdog
 from inference.hosting.loaded_model import LoadedModel
-from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
 from inference.openai.chat_defaults import ChatDefaults
@@ -30,6 +29,7 @@ from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.engines import Engine, EngineLoader
 from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ServedModel
+from outbound.addresses import AllowedHosts
 
 _log = logging.getLogger(__name__)
 

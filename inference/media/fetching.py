@@ -17,8 +17,8 @@ from urllib.parse import urljoin
 import httptools
 
 from inference.domain.media import UnreadableMedia
-from inference.media.addresses import AllowedHosts, WebAddress, is_public
 from inference.media.limits import MediaLimits
+from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, is_public
 
 MAX_REDIRECTS = 3
 MAX_HEADER_BYTES = 64 * 1024
@@ -77,6 +77,8 @@ class MediaFetcher:
                     if response.location is None:
                         return bytes(response.body)
                     url = urljoin(url, response.location)
+        except AddressRefused as problem:
+            raise UnreadableMedia(str(problem)) from None
         except (TimeoutError, OSError, ssl.SSLError, httptools.HttpParserError, EOFError, ValueError):
             raise UnreadableMedia("it could not be fetched from its URL") from None
         raise UnreadableMedia("its URL redirects too often")
@@ -84,7 +86,7 @@ class MediaFetcher:
     async def _get(self, address: WebAddress) -> Response:
         ips = [ip for ip in await self._resolve(address.host, address.port) if is_public(ip)]
         if not ips:
-            raise UnreadableMedia("this service does not fetch from its host")
+            raise AddressRefused("its host is not one that may be called")
         reader, writer = await self._connect(ips[0], address)
         try:
             writer.write(_request(address))

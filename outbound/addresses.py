@@ -1,8 +1,8 @@
-"""Where pictures may be fetched from.
+"""Which servers may be called.
 
-A server that fetches what strangers name can be made to reach what only it can reach: the cloud's
-metadata, a database on the next machine, itself. So an administrator lists hosts; and whatever a name
-on that list resolves to at that moment, only public addresses are connected to.
+A server that calls what others name can be made to reach what only it can reach: the cloud's metadata, a
+database on the next machine, itself. So an administrator lists hosts; and whatever a name on that list
+resolves to at that moment, only public addresses are connected to.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from inference.domain.media import UnreadableMedia
-
-# IPv6 addresses that stand for IPv4 ones which a gateway translates (RFC 6052, RFC 8215).
-_TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+# IPv6 addresses that stand for IPv4 ones which a gateway translates: those of the world's (RFC 6052), which
+# is how a machine without IPv4 reaches them, and those of a network's own choice (RFC 8215).
+_TRANSLATED, _LOCALLY_TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48")
 # Of the protocols themselves (RFC 6890); this Python counts some of them as global.
 _PROTOCOLS = IPv4Network("192.0.0.0/24")
 _PORTS = {"http": 80, "https": 443}
 MAX_URL_CHARS = 4096
 _HOST_RULE = re.compile(r"(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[0-9]{1,5})?")
+
+
+class AddressRefused(ValueError):
+    """A URL, or what is behind it, may not be called. The message begins with "its", and shows none of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,26 @@ class WebAddress:
     @property
     def is_default_port(self) -> bool:
         return self.port == _PORTS[self.scheme]
+
+
+def web_address(url: str) -> WebAddress:
+    """Raises AddressRefused unless the URL is one of http or https, without a user or a password in it."""
+    if len(url) > MAX_URL_CHARS or any(ord(one) <= 32 or ord(one) == 127 for one in url):
+        raise AddressRefused("its URL is malformed")
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".").encode("idna").decode("ascii")
+        port = parts.port
+    except (ValueError, UnicodeError):
+        raise AddressRefused("its URL is malformed") from None
+    if parts.scheme not in _PORTS:
+        raise AddressRefused("its URL is not one of http or https")
+    if not host or parts.username is not None or parts.password is not None or "\\" in url:
+        raise AddressRefused("its URL is malformed")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not target.isascii():
+        raise AddressRefused("its URL is malformed")
+    return WebAddress(parts.scheme, host, port or _PORTS[parts.scheme], target)
 
 
 class AllowedHosts:
@@ -58,25 +81,10 @@ class AllowedHosts:
         return bool(self._rules)
 
     def check(self, url: str) -> WebAddress:
-        """Raises UnreadableMedia unless the URL is one of http or https to a host on the list."""
-        if len(url) > MAX_URL_CHARS or any(ord(one) <= 32 or ord(one) == 127 for one in url):
-            raise UnreadableMedia("its URL is malformed")
-        try:
-            parts = urlsplit(url)
-            host = (parts.hostname or "").rstrip(".").encode("idna").decode("ascii")
-            port = parts.port
-        except (ValueError, UnicodeError):
-            raise UnreadableMedia("its URL is malformed") from None
-        if parts.scheme not in _PORTS:
-            raise UnreadableMedia("its URL must be a data: URL, or one of http or https")
-        if not host or parts.username is not None or parts.password is not None or "\\" in url:
-            raise UnreadableMedia("its URL is malformed")
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        if not target.isascii():
-            raise UnreadableMedia("its URL is malformed")
-        address = WebAddress(parts.scheme, host, port or _PORTS[parts.scheme], target)
+        """Raises AddressRefused unless the URL is one of http or https to a host on the list."""
+        address = web_address(url)
         if not self._has(address):
-            raise UnreadableMedia("this service does not fetch from its host")
+            raise AddressRefused("its host is not one that may be called")
         return address
 
     def _has(self, address: WebAddress) -> bool:
@@ -99,7 +107,9 @@ def is_public(text: str) -> bool:
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-        elif address.sixtofour or address.teredo or any(address in one for one in _TRANSLATED):
+        elif address in _TRANSLATED:
+            address = IPv4Address(int(address) & 0xFFFF_FFFF)
+        elif address.sixtofour or address.teredo or address in _LOCALLY_TRANSLATED:
             return False
     if isinstance(address, IPv4Address) and address in _PROTOCOLS:
         return False

@@ -2,12 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from inference.domain.media import UnreadableMedia
-from inference.media.addresses import AllowedHosts, is_public
+from outbound.addresses import AddressRefused, AllowedHosts, is_public
 
 
 @pytest.mark.parametrize(
-    "ip", ["1.1.1.1", "93.184.216.34", "8.8.8.8", "2606:4700:4700::1111", "2a00:1450:4001:81b::200e"]
+    "ip",
+    [
+        "1.1.1.1",
+        "93.184.216.34",
+        "8.8.8.8",
+        "2606:4700:4700::1111",
+        "2a00:1450:4001:81b::200e",
+        "::ffff:8.8.8.8",
+        "64:ff9b::808:808",
+    ],
 )
 def test_the_open_internet_is_public(ip: str) -> None:
     assert is_public(ip)
@@ -22,7 +30,8 @@ def test_the_open_internet_is_public(ip: str) -> None:
         "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255",
         "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1",
         "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::ffff:10.0.0.1", "::127.0.0.1",
-        "64:ff9b::7f00:1", "64:ff9b:1::a00:1", "2002:7f00:1::", "2001:0:7f00:1::1", "fec0::1",
+        "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "2002:7f00:1::",
+        "2001:0:7f00:1::1", "fec0::1",
         "", "localhost", "1.1.1", "2130706433", "0x7f000001", "1.1.1.1 ", "999.1.1.1",
     ],
 )  # fmt: skip
@@ -83,7 +92,7 @@ def test_hosts_on_the_list_may_be_asked(rule: str, url: str) -> None:
     ],
 )
 def test_other_urls_are_refused(rule: str, url: str) -> None:
-    with pytest.raises(UnreadableMedia):
+    with pytest.raises(AddressRefused):
         AllowedHosts([rule]).check(url)
 
 
