@@ -4,5 +4,6 @@ Apart from those who call (media and alerts in inference, webhooks in hooks), be
 two places is mended in one. Standard library only.
 
 addresses   lists of hosts, and which addresses behind a name may be connected to
+names       the addresses behind a name
 signatures  how a receiver knows that a call is ours and new
 """

@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 _TRANSLATED, _LOCALLY_TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48")
 # Of the protocols themselves (RFC 6890); this Python counts some of them as global.
 _PROTOCOLS = IPv4Network("192.0.0.0/24")
+# Where clouds tell machines their settings and credentials, apart from 169.254.0.0/16: AWS over IPv6,
+# Alibaba, Azure. The last one counts as public everywhere else.
+_CLOUD = frozenset({ip_address("fd00:ec2::254"), ip_address("100.100.100.200"), ip_address("168.63.129.16")})
 _PORTS = {"http": 80, "https": 443}
 MAX_URL_CHARS = 4096
 _HOST_RULE = re.compile(r"(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[0-9]{1,5})?")
@@ -100,18 +103,8 @@ class AllowedHosts:
 def is_public(text: str) -> bool:
     """Whether an IP address is one of the open internet: not this machine, nor its network, nor one that
     stands for such an address in disguise."""
-    try:
-        address: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        elif address in _TRANSLATED:
-            address = IPv4Address(int(address) & 0xFFFF_FFFF)
-        elif address.sixtofour or address.teredo or address in _LOCALLY_TRANSLATED:
-            return False
-    if isinstance(address, IPv4Address) and address in _PROTOCOLS:
+    address = _unwrapped(text)
+    if address is None or address in _CLOUD or (isinstance(address, IPv4Address) and address in _PROTOCOLS):
         return False
     return address.is_global and not (
         address.is_multicast
@@ -120,3 +113,35 @@ def is_public(text: str) -> bool:
         or address.is_loopback
         or (isinstance(address, IPv6Address) and address.is_site_local)
     )
+
+
+def may_reach(text: str, *, allows_private: bool) -> bool:
+    """Whether an IP address may be connected to. `allows_private`: also one of this machine or of its
+    network, but never where clouds tell machines their credentials (link-local addresses among them)."""
+    if is_public(text) or not allows_private:
+        return is_public(text)
+    address = _unwrapped(text)
+    return address is not None and not (
+        address in _CLOUD
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        # The loopback of IPv6 lies in a reserved block.
+        or (address.is_reserved and not address.is_loopback)
+    )
+
+
+def _unwrapped(text: str) -> IPv4Address | IPv6Address | None:
+    """What an address stands for; None for none, and for those that stand for one which nobody can know."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _TRANSLATED:
+            return IPv4Address(int(address) & 0xFFFF_FFFF)
+        if address.sixtofour or address.teredo or address in _LOCALLY_TRANSLATED:
+            return None
+    return address

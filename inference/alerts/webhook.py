@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from inference.models import Alert
-from outbound.addresses import is_public
+from outbound.addresses import may_reach
 from outbound.signatures import SIGNATURE, signature
 
 LIMIT_S = 10.0
@@ -95,6 +95,6 @@ class Webhook:
         addresses = self.resolve(host, port)
         if not addresses:
             raise WebhookFailed("the host has no address")
-        if not self.allows_private and not all(is_public(address) for address in addresses):
+        if not all(may_reach(address, allows_private=self.allows_private) for address in addresses):
             raise WebhookFailed("the host has an address that is not public")
         return addresses[0]

@@ -19,6 +19,7 @@ import httptools
 from inference.domain.media import UnreadableMedia
 from inference.media.limits import MediaLimits
 from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, is_public
+from outbound.names import NameResolver
 
 MAX_REDIRECTS = 3
 MAX_HEADER_BYTES = 64 * 1024
@@ -29,12 +30,6 @@ USER_AGENT = "skippy"
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 Connect = Callable[[str, WebAddress], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-
-
-async def resolve_name(host: str, port: int) -> list[str]:
-    """The addresses of a host, as the system knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)
-    return [str(entry[4][0]) for entry in found]
 
 
 async def connect_to(ip: str, address: WebAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -58,12 +53,12 @@ class MediaFetcher:
         hosts: AllowedHosts,
         limits: MediaLimits,
         *,
-        resolve: Resolve = resolve_name,
+        resolve: Resolve | None = None,
         connect: Connect = connect_to,
     ) -> None:
         self._hosts = hosts
         self._limits = limits
-        self._resolve = resolve
+        self._resolve = resolve or NameResolver().addresses
         self._connect = connect
 
     async def fetch(self, url: str) -> bytes:
