@@ -7,4 +7,5 @@ actions     what a policy may do
 policies    what an administrator wrote
 decisions   what came of it
 exchange    one request's hooks, from its first point to its terminal one
+webhooks    what a webhook is asked, and what it may answer
 """
