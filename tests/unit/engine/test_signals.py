@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inference.domain.signals import MAX_WINDOW_TOKENS, SignalRequest, SignalWindow, TokenSignal
+from inference.domain.signals import MAX_WINDOW_TOKENS, SignalRequest, SignalRule, SignalWindow, TokenSignal
 from inference.engine.signals import SignalWatch
 from tests.unit.engine.scripted_engine_parts import LOST, SURE
 
@@ -12,11 +12,14 @@ from tests.unit.engine.scripted_engine_parts import LOST, SURE
 class Watched:
     """A watch that is shown token after token; `told` has what came, by number of decoded tokens."""
 
-    def __init__(self, *, wants_first: bool = False, window: int = 16, wants_hold: bool = True) -> None:
-        self.watch = SignalWatch(
-            SignalRequest(wants_first_token=wants_first, window_tokens=window, wants_hold=wants_hold)
-        )
+    def __init__(
+        self, *rules: SignalRule, wants_first: bool = False, window: int = 16, wants_hold: bool = True
+    ) -> None:
+        if not rules and window:
+            rules = (SignalRule(window_tokens=window),)
+        self.watch = SignalWatch(SignalRequest(wants_first, rules, wants_hold))
         self.told: dict[int, TokenSignal | SignalWindow] = {}
+        self.others: dict[int, tuple[SignalWindow, ...]] = {}
         self.held: list[int] = []
         self._count = 0
 
@@ -30,6 +33,8 @@ class Watched:
             if event is not None:
                 assert (event.num_decoded, event.at_ts) == (self._count, 5.0)
                 self.told[self._count] = event.signal
+                if event.others:
+                    self.others[self._count] = event.others
                 if event.is_held:
                     self.held.append(self._count)
         return self
@@ -104,8 +109,9 @@ def test_a_window_larger_than_the_answer_has_what_there_is() -> None:
 def test_a_token_without_a_signal_counts_as_decoded_only() -> None:
     watched = Watched(wants_first=True).show(None, 20)
     assert watched.told == {}
-    assert list(watched.show(LOST, 2).told) == [21, 22]
+    assert list(watched.show(LOST, 2).told) == [21]
     assert isinstance(watched.told[21], TokenSignal)
+    assert [window.num_tokens for window in watched.others[21]] == [1]
 
 
 def test_a_window_of_one_token() -> None:
@@ -121,12 +127,12 @@ def test_it_holds_where_that_is_wanted_and_something_is_to_come() -> None:
     assert not event.is_held
 
 
-@pytest.mark.parametrize("size", [-1, MAX_WINDOW_TOKENS + 1])
+@pytest.mark.parametrize("size", [-1, 0, MAX_WINDOW_TOKENS + 1])
 def test_a_window_that_cannot_be_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="window"):
-        SignalRequest(window_tokens=size)
+        SignalRule(window_tokens=size)
 
 
 def test_its_description() -> None:
     watched = Watched().show(SURE, 3)
-    assert repr(watched.watch) == "<SignalWatch 3 of 16 tokens, 3 seen>"
+    assert repr(watched.watch) == "<SignalWatch of 1 rules, 3 tokens seen>"
