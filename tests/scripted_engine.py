@@ -181,6 +181,10 @@ class ScriptedHandle:
         self._stands_still = False
         return self._add(Failed(error, at_ts=1003.0))
 
+    def tell(self, event: Event) -> ScriptedHandle:
+        self._events.put_nowait(event)
+        return self
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
             yield await self._events.get()
