@@ -145,6 +145,10 @@ class ScriptedHandle:
         self.release()
         return self
 
+    def tell(self, event: Event) -> ScriptedHandle:
+        self._events.put_nowait(event)
+        return self
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
             yield await self._events.get()
