@@ -75,7 +75,7 @@ def adapter_model_id(model_id: str, adapter: str) -> str:
 
 
 def no_such_model(name: str) -> ModelNotFound:
-    """Names (a bounded part of) what was asked for, and is the same for a model that the caller may not use."""
+    """Names (a bounded part of) what was asked for; the same for a model that the caller may not use."""
     shown = "".join(c if c.isprintable() else "?" for c in name[:MAX_SHOWN_ID])
     return ModelNotFound(
         f"The model '{shown}' does not exist or you do not have access to it.", param="model"
