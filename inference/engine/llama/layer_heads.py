@@ -1,8 +1,8 @@
 """Which layers of a hybrid model keep something of each token: the others have one state for a whole text.
 
 The memory that a model takes follows from that, and llama.cpp tells it only once it has reserved it. A file
-says it in one of two ways (llama-model.cpp, `load_hparams`): a number of KV heads for each layer, 0 where there
-are none, or every how many layers one attends. Lists are not among what llama.cpp hands on of a file
+says it in one of two ways (llama-model.cpp, `load_hparams`): a number of KV heads for each layer, 0 where
+there are none, or every how many layers one attends. Lists are not among what llama.cpp hands on of a file
 (metadata.py), so that one is read with ggml's own reader of its header.
 """
 
