@@ -1,5 +1,6 @@
-"""Inference in Django's admin: models."""
+"""Inference in Django's admin: models, and what operators were told."""
 
+from inference.admin.alert import AlertAdmin
 from inference.admin.model_row import ModelRowAdmin
 
-__all__ = ["ModelRowAdmin"]
+__all__ = ["AlertAdmin", "ModelRowAdmin"]
