@@ -47,7 +47,10 @@ PLACES: tuple[PlaceGroup, ...] = (
     ),
     PlaceGroup(
         "Serving",
-        (Place("Models", "admin:inference_modelrow_changelist", "neurology", "inference.view_modelrow"),),
+        (
+            Place("Models", "admin:inference_modelrow_changelist", "neurology", "inference.view_modelrow"),
+            Place("Prices", "admin:inference_modelprice_changelist", "payments", "inference.view_modelprice"),
+        ),
     ),
     PlaceGroup(
         "Watching",

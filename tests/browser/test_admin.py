@@ -17,6 +17,7 @@ LISTS = (
     "auth/group",
     "accounts/team",
     "inference/modelrow",
+    "inference/modelprice",
     "inference/alert",
     "accounts/administrativechange",
 )
