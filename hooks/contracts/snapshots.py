@@ -1,0 +1,32 @@
+"""All policies and webhooks as one process knows them at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hooks.contracts.policies import Policy
+from hooks.contracts.webhook_settings import WebhookSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySnapshot:
+    """`policies` are those that are not off, in the order in which they are applied. `webhooks` are all
+    that there are, by id; one whose secret cannot be read is not among them."""
+
+    policies: tuple[Policy, ...] = ()
+    webhooks: Mapping[int, WebhookSettings] = field(default_factory=dict)
+
+
+class PolicySource(Protocol):
+    """Whoever reads the rows. Event loop only."""
+
+    @property
+    def snapshot(self) -> PolicySnapshot:
+        """The newest one; the last one that there was while the database is away."""
+        ...
+
+    def subscribe(self, told: Callable[[PolicySnapshot], None]) -> None:
+        """`told` is called with the snapshot that there is now, and with each other one from then on."""
+        ...
