@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hooks.contracts.decisions import Decision, Firing, OutputVerdict, GenerationVerdict
+from hooks.contracts.decisions import Decision, Firing, GenerationVerdict, OutputVerdict
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowRule, WindowSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView

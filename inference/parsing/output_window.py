@@ -215,7 +215,7 @@ class OutputWindow:
                 rest.append(item)
         before = self._text(CONTENT).num_gone
         self._note_gone(passage, runs)
-        if self._is_closed and CONTENT not in runs:
+        if self._is_closed and CONTENT not in runs and not before:
             self._insert(edits, passage)
         self._items = rest
         self._num_held_chars = sum([read_size(one.text) for one in rest if isinstance(one, HeldRun)])

@@ -34,9 +34,9 @@ def arguments_after(text: str, *edits: TextEdit) -> str:
     return "".join([one.text for one in window.release(edits).deltas if isinstance(one, ToolCallArguments)])
 
 
-def argument_edit(text: str, word: str, put: str = "***", *, is_raw: bool = False) -> TextEdit:
+def argument_edit(text: str, word: str, put: str = "***") -> TextEdit:
     start = text.index(word)
-    return TextEdit(ARGUMENTS, start, start + len(word), put, call=0, is_raw=is_raw)
+    return TextEdit(ARGUMENTS, start, start + len(word), put, call=0)
 
 
 def test_a_whole_answer_is_shown_once_with_all_its_texts() -> None:
@@ -154,17 +154,9 @@ def test_what_is_put_into_a_string_is_escaped() -> None:
     assert json.loads(arguments_after(text, argument_edit(text, "block", 'a"\n\\'))) == {"q": 'a"\n\\'}
 
 
-def test_an_escaped_word_is_changed_however_it_was_found() -> None:
+def test_an_escaped_word_is_changed_as_a_whole() -> None:
     written = r'{"q":"\u0062lock it"}'
-    says = '{"q":"block it"}'
-    for edits in (
-        [argument_edit(says, "block")],
-        [argument_edit(written, r"\u0062lock", is_raw=True)],
-        [argument_edit(says, "block"), argument_edit(written, r"\u0062lock", is_raw=True)],
-        # Half of an escape is all of it.
-        [argument_edit(written, "062lock", is_raw=True)],
-    ):
-        assert arguments_after(written, *edits) == '{"q":"*** it"}'
+    assert arguments_after(written, argument_edit('{"q":"block it"}', "block")) == '{"q":"*** it"}'
 
 
 def test_all_arguments_can_be_replaced_by_others() -> None:
