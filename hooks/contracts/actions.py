@@ -98,7 +98,8 @@ class MaskText:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceText:
-    """Put `text` in place of all of the target."""
+    """Put `text` in place of all of the target; of the input, of the last user message's text, or of each
+    prompt."""
 
     target: TextTarget
     text: str

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hooks.contracts.decisions import Decision, GenerationVerdict
+from hooks.contracts.decisions import Decision, Firing, GenerationVerdict
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowRule, WindowSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView
@@ -98,4 +98,24 @@ class HookDesk(Protocol):
         self, caller: HookCaller, *, model: str, endpoint: str, opts_in: bool, request_id: str
     ) -> HookExchange | None:
         """None where no policy concerns this request: then nothing of it costs anything."""
+        ...
+
+    async def drain(self, timeout_s: float) -> int:
+        """The service stops. Exchanges that are still open are concluded as cancelled, and policies at
+        TERMINAL have this long. How many had to be cancelled."""
+        ...
+
+
+class HookObserver(Protocol):
+    """Is told what exchanges do, for metrics, and of what comes when the request's record may be written
+    already."""
+
+    def firing_noted(self, firing: Firing) -> None:
+        """One policy was asked. On the event loop, often: it must be quick."""
+        ...
+
+    def terminal_decided(
+        self, request_id: str, decisions: Sequence[Decision], tags: Mapping[str, str]
+    ) -> None:
+        """What came of the policies at TERMINAL, behind `conclude`: not called where they came to nothing."""
         ...
