@@ -5,7 +5,10 @@ import pytest
 from hooks.contracts.webhook_settings import WebhookSettings
 
 SETTINGS = WebhookSettings(
-    webhook_id=3, name="review", url="https://hook.example/a-secret-path?token=x", secret="keep-this-to-yourself"
+    webhook_id=3,
+    name="review",
+    url="https://hook.example/a-secret-path?token=x",
+    secret="keep-this-to-yourself",
 )
 
 
