@@ -7,6 +7,9 @@ import logging
 import ssl
 from collections.abc import Iterable
 
+from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, web_address
+from outbound.names import NameResolver
+
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookFailed
 from hooks.webhooks.breaker import BreakerRules
@@ -16,8 +19,6 @@ from hooks.webhooks.failures import FailureReason
 from hooks.webhooks.http_client import HttpClient
 from hooks.webhooks.statistics import WebhookStatistics
 from hooks.webhooks.webhook import Webhook
-from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, web_address
-from outbound.names import NameResolver
 
 _log = logging.getLogger(__name__)
 

@@ -11,9 +11,10 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 
+from outbound.addresses import WebAddress, may_reach
+
 from hooks.webhooks.failures import CallFailure, FailureReason, KeptConnectionEnded
 from hooks.webhooks.http_answer import HttpAnswer
-from outbound.addresses import WebAddress, may_reach
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 

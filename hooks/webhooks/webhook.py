@@ -15,6 +15,7 @@ from types import MappingProxyType
 from urllib.parse import quote
 
 import msgspec
+from outbound.signatures import SIGNATURE, signature
 
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookFailed
@@ -25,7 +26,6 @@ from hooks.webhooks.clock import Clock
 from hooks.webhooks.failures import CallFailure, FailureReason, KeptConnectionEnded
 from hooks.webhooks.http_client import HttpClient
 from hooks.webhooks.statistics import WebhookStatistics
-from outbound.signatures import SIGNATURE, signature
 
 _log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ import logging
 import time
 
 import pytest
+from outbound.addresses import AllowedHosts
 
 from hooks.contracts.actions import Deny, Tag
 from hooks.contracts.points import HookPoint
@@ -16,7 +17,6 @@ from hooks.contracts.webhooks import WebhookFailed
 from hooks.webhooks.breaker import BreakerRules, BreakerState
 from hooks.webhooks.caller import HttpWebhookCaller
 from hooks.webhooks.failures import FailureReason
-from outbound.addresses import AllowedHosts
 from tests.clocks import FakeClock
 from tests.webhook_calls import SECRET, webhook_call, webhook_settings
 from tests.webhook_receiver import Received, Receiver, always, answer
