@@ -7,11 +7,10 @@ import logging
 import ssl
 from collections.abc import Iterable
 
-from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, web_address
-from outbound.names import NameResolver
-
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookFailed
+from hooks.outbound.addresses import AddressRefused, AllowedHosts, WebAddress, web_address
+from hooks.outbound.names import NameResolver
 from hooks.webhooks.breaker import BreakerRules
 from hooks.webhooks.clock import Clock, SystemClock
 from hooks.webhooks.connection import Resolve

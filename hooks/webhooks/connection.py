@@ -11,8 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 
-from outbound.addresses import WebAddress, may_reach
-
+from hooks.outbound.addresses import WebAddress, may_reach
 from hooks.webhooks.failures import CallFailure, FailureReason, KeptConnectionEnded
 from hooks.webhooks.http_answer import HttpAnswer
 

@@ -9,8 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 
-from outbound.addresses import WebAddress
-
+from hooks.outbound.addresses import WebAddress
 from hooks.webhooks.clock import Clock
 from hooks.webhooks.connection import Connection, Resolve, connect
 

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from urllib.parse import quote
 
 import msgspec
-from outbound.signatures import SIGNATURE, signature
 
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookFailed
+from hooks.outbound.signatures import SIGNATURE, signature
 from hooks.webhooks.answer import answer_read
 from hooks.webhooks.breaker import BreakerRules, CircuitBreaker, CircuitOpen
 from hooks.webhooks.call_body import call_body, num_chars_about

@@ -7,13 +7,13 @@ import logging
 import time
 
 import pytest
-from outbound.addresses import AllowedHosts
 
 from hooks.contracts.actions import Deny, Tag
 from hooks.contracts.points import HookPoint
 from hooks.contracts.view import MessageView, RequestView, TextPart
 from hooks.contracts.webhook_settings import BodyPart, WebhookRights
 from hooks.contracts.webhooks import WebhookFailed
+from hooks.outbound.addresses import AllowedHosts
 from hooks.webhooks.breaker import BreakerRules, BreakerState
 from hooks.webhooks.caller import HttpWebhookCaller
 from hooks.webhooks.failures import FailureReason
