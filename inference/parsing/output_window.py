@@ -14,7 +14,7 @@ released: by then all of what it may stand for has been seen, if that is not lon
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from hooks.contracts.actions import TextTarget
 from hooks.contracts.decisions import TextEdit
@@ -31,14 +31,12 @@ from inference.parsing.argument_changes import Change, argument_changes
 from inference.parsing.argument_text import ArgumentReader, CharKind, ReadCharacter
 from inference.parsing.delta_list import DeltaList
 from inference.parsing.held_run import HeldRun, TextKey
+from inference.parsing.passage import OutText, Passage
 from inference.parsing.read_size import place_before, read_size
 from inference.parsing.wanted_changes import wanted_changes
 
 MIN_STEP_CHARS, MAX_STEP_CHARS = 32, 512
 MIN_CONTEXT_CHARS = 32
-# Stand in shown text for what was changed and is out: a word begins behind it where one did before.
-_CHANGED, _CHANGED_WORD = "\ufffc", "\ufffcZ"
-
 CONTENT: TextKey = (TextTarget.CONTENT, None)
 REASONING: TextKey = (TextTarget.REASONING, None)
 
@@ -51,29 +49,6 @@ class Released:
     deltas: tuple[MessageDelta, ...] = ()
     changes: tuple[Change, ...] = ()
     num_content_chars: int = 0
-
-
-@dataclass(slots=True)
-class _Text:
-    """One text of the answer. `context` is the end of what is out, `num_gone` how much of what was pushed is
-    out or was replaced. `is_in_scalar`: what is out ends within a number or the like. `is_swallowing`: one
-    was replaced that may go on."""
-
-    context: str = ""
-    num_gone: int = 0
-    is_in_scalar: bool = False
-    is_swallowing: bool = False
-
-
-@dataclass(slots=True)
-class _Passage:
-    """One release as it goes along. `limits` say how much of each text goes out, `places` how far it is."""
-
-    limits: dict[TextKey, int]
-    changes: dict[TextKey, list[Change]]
-    places: dict[TextKey, int] = field(default_factory=dict)
-    out: DeltaList = field(default_factory=DeltaList)
-    shown: dict[TextKey, list[str]] = field(default_factory=dict)
 
 
 class OutputWindow:
@@ -91,7 +66,7 @@ class OutputWindow:
         self._items: list[HeldRun | ToolCallBegin | ToolCallEnd] = []
         self._num_held_chars = 0
         self._num_out_chars = 0
-        self._texts: dict[TextKey, _Text] = {}
+        self._texts: dict[TextKey, OutText] = {}
         self._readers: dict[int, ArgumentReader] = {}
         self._is_closed = False
         self.has_changed = False
@@ -190,8 +165,8 @@ class OutputWindow:
                 runs.setdefault(item.key, []).append(item)
         return runs
 
-    def _text(self, key: TextKey) -> _Text:
-        return self._texts.setdefault(key, _Text())
+    def _text(self, key: TextKey) -> OutText:
+        return self._texts.setdefault(key, OutText())
 
     # -- out --------------------------------------------------------------------------------------
 
@@ -200,31 +175,35 @@ class OutputWindow:
         cut = self._cut()
         runs = self._held_runs()
         limits = self._limits(cut)
-        passage = _Passage(limits, self._changes(edits, runs, limits))
+        changes = self._changes(edits, runs, limits)
+        passage = Passage(limits, changes)
         rest: list[HeldRun | ToolCallBegin | ToolCallEnd] = []
         for index, item in enumerate(self._items):
             if isinstance(item, HeldRun):
-                size = len(item)
-                num_out = size if index < cut[0] else cut[1] if index == cut[0] else 0
-                kept = self._pass(item, num_out, passage)
+                num_out = len(item) if index < cut[0] else cut[1] if index == cut[0] else 0
+                kept = passage.let_out(item, num_out)
                 if len(kept):
                     rest.append(kept)
             elif index < cut[0]:
-                passage.out.add_mark(item)
+                passage.mark(item)
             else:
                 rest.append(item)
         before = self._text(CONTENT).num_gone
-        self._note_gone(passage, runs)
+        for key, held in runs.items():
+            passage.note_out(self._text(key), held, num_context_chars=self._num_context_chars)
         if self._is_closed and CONTENT not in runs and not before:
-            self._insert(edits, passage)
-        self._items = rest
-        self._num_held_chars = sum([read_size(one.text) for one in rest if isinstance(one, HeldRun)])
-        deltas = passage.out.take()
+            # What is put in the place of content that there is none of.
+            for change in wanted_changes(edits, CONTENT, (), num_context_chars=0):
+                passage.add(CONTENT, change.text)
+                self.has_changed = True
+        self.has_changed = self.has_changed or bool(changes)
+        self._hold(rest)
+        deltas = passage.take()
         self._num_out_chars += sum([len(one.text) for one in deltas if isinstance(one, ContentDelta)])
-        changes = [
-            Change(one.start + before, one.end + before, one.text) for one in passage.changes.get(CONTENT, ())
+        made = [
+            replace(one, start=one.start + before, end=one.end + before) for one in changes.get(CONTENT, ())
         ]
-        return Released(deltas, tuple(changes), self._text(CONTENT).num_gone)
+        return Released(deltas, tuple(made), self._text(CONTENT).num_gone)
 
     def drop(self, edits: Sequence[TextEdit] = ()) -> Released:
         """Nothing of what is held goes out, but what was put in place of a whole text."""
@@ -236,10 +215,13 @@ class OutputWindow:
             for change in wanted_changes(edits, key, runs.get(key, ()), num_context_chars=context):
                 if change.start == 0 and change.end == size:
                     out.add_text(key, change.text)
-        self._items = []
-        self._num_held_chars = 0
+        self._hold([])
         self.has_changed = True
         return Released(out.take(), (), self._text(CONTENT).num_gone)
+
+    def _hold(self, items: list[HeldRun | ToolCallBegin | ToolCallEnd]) -> None:
+        self._items = items
+        self._num_held_chars = sum([read_size(one.text) for one in items if isinstance(one, HeldRun)])
 
     def _cut(self) -> tuple[int, int]:
         """Before which item, and within it before which character, the answer is cut."""
@@ -284,65 +266,6 @@ class OutputWindow:
             if wanted:
                 changes[key] = wanted
         return changes
-
-    def _pass(self, run: HeldRun, num_out: int, passage: _Passage) -> HeldRun:
-        """Let the run's first characters out, as changed; returns the others."""
-        key, size = run.key, len(run)
-        base = passage.places.get(key, 0)
-        passage.places[key] = base + size
-        shown = passage.shown.setdefault(key, [])
-        kept = HeldRun(key)
-        place = 0
-
-        def move(end: int) -> None:
-            border = min(max(place, num_out), end)
-            passage.out.add_text(key, run.written(place, border))
-            shown.append(run.text[place:border])
-            run.move(border, end, kept)
-
-        for change in passage.changes.get(key, ()):
-            if change.end <= base or change.start >= base + size:
-                continue
-            start, end = max(0, change.start - base), min(size, change.end - base)
-            move(start)
-            if change.start >= base:
-                if start < num_out:
-                    passage.out.add_text(key, change.text)
-                    shown.append(_CHANGED_WORD if run.text[end - 1].isalnum() else _CHANGED)
-                else:
-                    # Only of arguments: what is put in twice goes in twice.
-                    reader = ArgumentReader(is_string=change.is_in_string)
-                    kept.add_read([*reader.feed(change.text), *reader.finish()])
-            place = end
-        move(size)
-        return kept
-
-    def _note_gone(self, passage: _Passage, runs: dict[TextKey, list[HeldRun]]) -> None:
-        for key, held in runs.items():
-            text, limit = self._text(key), passage.limits.get(key, 0)
-            changes = passage.changes.get(key, [])
-            self.has_changed = self.has_changed or bool(changes)
-            made = [change for change in changes if change.start < limit]
-            gone = max([limit, *[change.end for change in made]])
-            text.num_gone += gone
-            if self._num_context_chars:
-                text.context = (text.context + "".join(passage.shown[key]))[-self._num_context_chars :]
-            if key[1] is None:
-                continue
-            characters = [character for run in held for character in run.characters]
-            if gone:
-                last = made[-1] if made and made[-1].end == gone else None
-                is_scalar = characters[gone - 1].kind is CharKind.SCALAR
-                text.is_in_scalar = is_scalar and (last is None or not last.text.startswith('"'))
-            if changes and changes[-1].end == len(characters) and key[1] in self._readers:
-                is_scalar = characters[-1].kind is CharKind.SCALAR
-                text.is_swallowing = is_scalar and changes[-1].text.startswith('"')
-
-    def _insert(self, edits: Sequence[TextEdit], passage: _Passage) -> None:
-        """What is put in the place of content that there is none of."""
-        for change in wanted_changes(edits, CONTENT, (), num_context_chars=0):
-            passage.out.add_text(CONTENT, change.text)
-            self.has_changed = True
 
     def __repr__(self) -> str:
         return f"<OutputWindow holds {self._num_held_chars} characters in {len(self._items)} items>"

@@ -11,7 +11,8 @@ from unicodedata import normalize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooks.contracts.actions import TextTarget
+from hooks.applying import apply_to_output, output_draft
+from hooks.contracts.actions import MaskKind, MaskText, TextTarget
 from hooks.contracts.decisions import TextEdit
 from hooks.contracts.view import OutputText
 from inference.domain.message_deltas import (
@@ -116,6 +117,25 @@ def pieces(deltas: Iterable[MessageDelta], cuts: Sequence[int]) -> list[MessageD
     return result
 
 
+def obeying(action: MaskText) -> Policy:
+    return lambda output: apply_to_output(output_draft(output), action).edits
+
+
+ALL = (TextTarget.CONTENT, TextTarget.REASONING, TextTarget.ARGUMENTS)
+SHIPPED = MaskText(ALL, kinds=(MaskKind.EMAIL, MaskKind.CARD_NUMBER), words=("block", "red apple"))
+written_forms = st.sampled_from(
+    ["block", "BLOCK", "b\u200blo\u00adck", "\uff42\uff4c\uff4f\uff43\uff4b", "blo\u0336ck", "\u24d1lock"]
+)
+secrets = st.one_of(
+    written_forms,
+    st.sampled_from(
+        ["red \n\n  apple", "Red\u00a0Apple", "me@home.org", "4111 1111 1111 1111", "5500-0000-0000-0004"]
+    ),
+)
+between = st.sampled_from(
+    [" ", ", ", "\n", " and so it is that ", " 12 ", " e\u0301t\u0301 ", "\u4f60\u597d "]
+)
+
 cuts = st.lists(st.integers(0, 10_000), max_size=40)
 held = st.sampled_from([0, 1, 5, 8, 20, 64])
 part = st.one_of(
@@ -170,7 +190,7 @@ def test_without_a_change_an_answer_comes_out_as_it_went_in(
     assert not window.has_changed
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(texts, cuts, st.sampled_from([8, 20, 64]), st.sampled_from(["content", "reasoning", "arguments"]))
 def test_a_stream_is_masked_as_the_whole_answer_is(
     text: str, places: list[int], held_chars: int, where: str
@@ -186,7 +206,30 @@ def test_a_stream_is_masked_as_the_whole_answer_is(
     assert joined(streamed) == joined(whole)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
+@given(
+    st.lists(st.tuples(st.one_of(secrets, texts), between), max_size=16),
+    cuts,
+    st.sampled_from([24, 64]),
+    st.sampled_from(["content", "reasoning", "arguments"]),
+    st.booleans(),
+)
+def test_what_is_shipped_masks_a_stream_as_it_masks_the_whole(
+    spoken: list[tuple[str, str]], places: list[int], held_chars: int, where: str, is_ascii: bool
+) -> None:
+    text = "".join([word + rest for word, rest in spoken])
+    answer: list[MessageDelta] = {
+        "content": [ContentDelta(text)],
+        "reasoning": [ReasoningDelta(text)],
+        "arguments": call(0, json.dumps({"text": text}, ensure_ascii=is_ascii)),
+    }[where]
+    policy = obeying(SHIPPED)
+    whole = run(OutputWindow(held_chars=None), answer, policy)
+    streamed = run(OutputWindow(held_chars=held_chars), pieces(answer, places), policy)
+    assert joined(streamed) == joined(whole)
+
+
+@settings(max_examples=80)
 @given(answers(), cuts, st.sampled_from([5, 8, 20, 64]))
 def test_no_word_that_is_not_longer_than_the_window_ever_gets_out(
     answer: list[MessageDelta], places: list[int], held_chars: int
@@ -198,7 +241,7 @@ def test_no_word_that_is_not_longer_than_the_window_ever_gets_out(
         assert "block" not in json.dumps(json.loads(made.arguments), ensure_ascii=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     arguments,
     cuts,
