@@ -162,6 +162,9 @@ class Environment(HookSettings, frozen=True, kw_only=True, forbid_unknown_fields
             "what others have asked"
         ),
     ] = False
+    queue: Annotated[
+        int, Meta(ge=0, le=10_000, description="requests that may wait; 0: 8 for a lane, 16 to 256")
+    ] = 0
     adaptive_concurrency: Annotated[
         bool, Meta(description="look for the number of requests at once that serves best, up to the lanes")
     ] = False
@@ -315,8 +318,8 @@ class Environment(HookSettings, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def max_queue(self) -> int:
-        """Requests that may wait, which follows from the lanes."""
-        return default_max_queue(self.lanes)
+        """Requests that may wait; where nothing is said, it follows from the lanes."""
+        return self.queue or default_max_queue(self.lanes)
 
     @property
     def concurrency(self) -> ConcurrencySettings:

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookFailed
+from hooks.outbound.addresses import AddressRefused, AllowedHosts, WebAddress, web_address
+from hooks.outbound.names import NameResolver
 from hooks.webhooks.breaker import BreakerRules
 from hooks.webhooks.clock import Clock, SystemClock
 from hooks.webhooks.connection import Resolve
@@ -16,8 +18,6 @@ from hooks.webhooks.failures import FailureReason
 from hooks.webhooks.http_client import HttpClient
 from hooks.webhooks.statistics import WebhookStatistics
 from hooks.webhooks.webhook import Webhook
-from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, web_address
-from outbound.names import NameResolver
 
 _log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 
+from hooks.outbound.addresses import WebAddress, may_reach
 from hooks.webhooks.failures import CallFailure, FailureReason, KeptConnectionEnded
 from hooks.webhooks.http_answer import HttpAnswer
-from outbound.addresses import WebAddress, may_reach
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 

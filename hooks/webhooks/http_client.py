@@ -9,9 +9,9 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 
+from hooks.outbound.addresses import WebAddress
 from hooks.webhooks.clock import Clock
 from hooks.webhooks.connection import Connection, Resolve, connect
-from outbound.addresses import WebAddress
 
 # Servers close idle connections after 5 s (uvicorn), 60 s (nginx) or more; ours is closed first.
 KEPT_S = 4.0

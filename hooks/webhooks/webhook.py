@@ -18,6 +18,7 @@ import msgspec
 
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookFailed
+from hooks.outbound.signatures import SIGNATURE, signature
 from hooks.webhooks.answer import answer_read
 from hooks.webhooks.breaker import BreakerRules, CircuitBreaker, CircuitOpen
 from hooks.webhooks.call_body import call_body, num_chars_about
@@ -25,7 +26,6 @@ from hooks.webhooks.clock import Clock
 from hooks.webhooks.failures import CallFailure, FailureReason, KeptConnectionEnded
 from hooks.webhooks.http_client import HttpClient
 from hooks.webhooks.statistics import WebhookStatistics
-from outbound.signatures import SIGNATURE, signature
 
 _log = logging.getLogger(__name__)
 

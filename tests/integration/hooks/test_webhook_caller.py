@@ -13,10 +13,10 @@ from hooks.contracts.points import HookPoint
 from hooks.contracts.view import MessageView, RequestView, TextPart
 from hooks.contracts.webhook_settings import BodyPart, WebhookRights
 from hooks.contracts.webhooks import WebhookFailed
+from hooks.outbound.addresses import AllowedHosts
 from hooks.webhooks.breaker import BreakerRules, BreakerState
 from hooks.webhooks.caller import HttpWebhookCaller
 from hooks.webhooks.failures import FailureReason
-from outbound.addresses import AllowedHosts
 from tests.clocks import FakeClock
 from tests.webhook_calls import SECRET, webhook_call, webhook_settings
 from tests.webhook_receiver import Received, Receiver, always, answer
