@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from outbound.addresses import AllowedHosts
+from hooks.outbound.addresses import AllowedHosts
 from skippy_site.speculation_settings import DraftSettings
 from skippy_site.watching_settings import parts_of
 

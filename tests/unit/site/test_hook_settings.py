@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbound.addresses import AddressRefused
+from hooks.outbound.addresses import AddressRefused
 from skippy_site.env import EnvironmentProblem, read_environment
 from skippy_site.webhooks import make_webhook_caller
 
