@@ -41,7 +41,7 @@ class Context:
         """Raises ConditionFailed."""
         if self._activation is None:
             self._activation = self._activated()
-        if not self._too_large.isdisjoint(condition.variables):
+        if self._too_large and not self._too_large.isdisjoint(condition.variables):
             raise ConditionFailed("the input is too large")
         try:
             value = condition.expression.eval(self._activation).value()
