@@ -12,7 +12,7 @@ from hooks.matching import mask_compiled
 def apply_to_output(output: OutputText, action: Action, *, held_chars: int) -> OutputText:
     """The text with it; the same object where it changes nothing. Of a stream `held_chars` are held back
     when this is done: what is found at the very end of these may go on, and is masked when it is whole.
-    Raises TooManyMatches."""
+    Raises MaskFailed."""
     match action:
         case MaskText():
             return _masked(output, action, held_chars)

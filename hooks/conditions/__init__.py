@@ -15,9 +15,9 @@ from hooks.conditions.compiling import (
     condition_check,
     condition_compiled,
 )
-from hooks.conditions.context import MAX_TEXT_BYTES, ConditionFailed, Context
+from hooks.conditions.context import ConditionFailed, Context
 from hooks.conditions.moment import Moment
-from hooks.conditions.request_texts import RequestTexts
+from hooks.conditions.request_texts import MAX_TEXT_BYTES, RequestTexts
 from hooks.conditions.variables import VARIABLES, Variable, variables_at
 
 __all__ = [

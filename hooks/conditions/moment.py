@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hooks.conditions.request_texts import RequestTexts
+from hooks.conditions.request_texts import RequestTexts, folded_within_bounds
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView
-from hooks.matching import folded, reading_of
+from hooks.matching import unescaped
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,5 +45,14 @@ class Moment:
         """Content, thinking and arguments in lines; of arguments what is escaped is read."""
         if self.output is None:
             return ""
-        readings = [reading_of(text, is_json=True).text for text in self.output.arguments.values()]
-        return folded("\n".join([self.output.content, self.output.reasoning, *readings]))
+        arguments = [unescaped(text) for text in self.output.arguments.values()]
+        return folded_within_bounds("\n".join([self.output.content, self.output.reasoning, *arguments]))
+
+    @cached_property
+    def num_chars(self) -> int:
+        """How much text there is to be read, about."""
+        output = self.output
+        if output is None:
+            return self.texts.num_chars
+        num_out = len(output.content) + len(output.reasoning) + sum(map(len, output.arguments.values()))
+        return self.texts.num_chars + num_out

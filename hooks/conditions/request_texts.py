@@ -7,7 +7,20 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from hooks.contracts.view import MediaPartView, MessageView, RequestView
-from hooks.matching import folded, reading_of
+from hooks.matching import folded, unescaped
+
+MAX_TEXT_BYTES = 1 << 20
+
+
+class TextTooLarge(Exception):
+    """Whoever needs it has to do without: so much text takes its time, each time."""
+
+
+def folded_within_bounds(text: str) -> str:
+    """Raises TextTooLarge for more than MAX_TEXT_BYTES characters, before anything is done with them."""
+    if len(text) > MAX_TEXT_BYTES:
+        raise TextTooLarge
+    return folded(text)
 
 
 class RequestTexts:
@@ -42,15 +55,24 @@ class RequestTexts:
 
     @cached_property
     def folded_input(self) -> str:
-        return folded(self.input_text)
+        return folded_within_bounds(self.input_text)
 
     @cached_property
     def folded_user(self) -> str:
-        return folded(self.user_text)
+        return folded_within_bounds(self.user_text)
 
     @cached_property
     def folded_last_user(self) -> str:
-        return folded(self.last_user_text)
+        return folded_within_bounds(self.last_user_text)
+
+    @cached_property
+    def num_chars(self) -> int:
+        """How much text there is to be read, about."""
+        messages = self.request.messages
+        texts = [message.text for message in messages]
+        texts += [text for message in messages for text in message.tool_arguments]
+        texts += [prompt for prompt in self.request.prompts if prompt is not None]
+        return sum(map(len, texts))
 
     @cached_property
     def num_media(self) -> int:
@@ -75,4 +97,4 @@ def _texts(message: MessageView) -> Iterator[str]:
         yield message.reasoning
     yield message.text
     for arguments in message.tool_arguments:
-        yield reading_of(arguments, is_json=True).text
+        yield unescaped(arguments)

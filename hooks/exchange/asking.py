@@ -19,7 +19,7 @@ from hooks.exchange.draft import Draft
 from hooks.exchange.evaluation import evaluated
 from hooks.exchange.outcome import Outcome
 from hooks.exchange.policy_set import CompiledPolicy, PolicyGroup
-from hooks.matching import TooManyMatches
+from hooks.matching import MaskFailed
 
 # Masks over more text than this are put on a thread: they take some milliseconds, and no two of them one
 # after another may keep the event loop.
@@ -138,8 +138,8 @@ class _Settling:
     def _apply_one(self, outcome: Outcome) -> None:
         try:
             draft, refusals = self.draft.with_actions(outcome.actions)
-        except TooManyMatches:
-            outcome.failure = "the text has too many matches"
+        except MaskFailed as failure:
+            outcome.failure = failure.reason
             return
         except Exception:
             outcome.failure = "an action failed"

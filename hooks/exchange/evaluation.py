@@ -20,6 +20,8 @@ from hooks.exchange.outcome import Outcome
 from hooks.exchange.policy_set import CompiledPolicy, PolicyGroup
 
 MAX_ANSWER_ACTIONS = 32
+# Of more text than this, what conditions read is made on a thread: it takes some milliseconds.
+LARGE_CHARS = 65_536
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ async def evaluated(
 ) -> list[Outcome]:
     """One outcome for each of `policies`, which are some of `group`, in their order."""
     context = Context(moment, group.variables)
+    if group.variables and moment.num_chars > LARGE_CHARS:
+        await asyncio.to_thread(context.prepare)
     outcomes = []
     begin_ts = time.perf_counter()
     for one in policies:

@@ -58,6 +58,11 @@ def folded(text: str) -> str:
     return " ".join((letters if letters.isascii() else _loose_marks.sub("", letters)).split())
 
 
+def unescaped(text: str) -> str:
+    r"""JSON, or a part of some, with what is escaped in it (`\u0062`) as what it stands for."""
+    return text if "\\" not in text else _escape.sub(lambda escape: _escaped(escape.group()), text)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Reading:
     """`text` as it is read. `starts` and `ends` say for each of its characters where it stands in the text
@@ -129,7 +134,7 @@ def _escaped_characters(text: str) -> Iterator[_Piece]:
         start, end = escape.span()
         for at in range(place, start):
             yield at, at + 1, text[at]
-        yield start, end, json.loads(f'"{escape.group()}"')
+        yield start, end, _escaped(escape.group())
         place = end
     for at in range(place, len(text)):
         yield at, at + 1, text[at]
@@ -149,6 +154,11 @@ def _pieces(characters: Iterator[_Piece]) -> Iterator[_Piece]:
         finish = end
     if piece:
         yield begin, finish, piece
+
+
+def _escaped(escape: str) -> str:
+    character: str = json.loads(f'"{escape}"')
+    return character
 
 
 @lru_cache(maxsize=4096)

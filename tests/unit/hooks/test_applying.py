@@ -21,6 +21,7 @@ from hooks.contracts.actions import (
     TextTarget,
 )
 from hooks.contracts.view import MediaPartView, MediaSort, MessageView, OutputText, RequestView, TextPart
+from hooks.matching import MAX_MASKED_CHARS, MaskFailed
 from tests.hook_parts import chat, said
 
 IMAGE = MediaPartView(MediaSort.IMAGE, "https://x/cat.png", 0)
@@ -237,6 +238,13 @@ def test_input_is_masked_wherever_it_stands():
     assert changed.messages[2].reasoning == "***?"
     assert changed.messages[2].tool_arguments == ('{"to":"***"}',)
     assert changed.messages[3] is view.messages[3]
+
+
+def test_more_text_than_can_be_masked_is_a_failure():
+    half = "x" * (MAX_MASKED_CHARS // 2 + 1)
+
+    with pytest.raises(MaskFailed):
+        apply_to_request(chat(half, half), MaskText((TextTarget.INPUT,), words=("y",)))
 
 
 def test_prompts_are_masked():

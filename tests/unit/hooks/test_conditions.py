@@ -283,6 +283,7 @@ def test_an_evaluation_without_an_end_in_sight_is_ended():
     [
         (chat("x" * (MAX_TEXT_BYTES + 1)), "text.input == ''"),
         (chat("é" * (MAX_TEXT_BYTES // 2 + 1)), "text.input == ''"),
+        (chat("x" * (MAX_TEXT_BYTES + 1)), "text.folded == ''"),
         (chat("hi", tool_names=("t",) * (MAX_ITEMS + 1)), "request.tools == []"),
         (chat("hi", metadata={"k": "v" * 100_000}), "request.metadata.k == ''"),
         (chat("hi", metadata={str(n): "v" for n in range(2000)}), "request.metadata == {}"),
@@ -297,6 +298,28 @@ def test_an_input_that_is_too_large_fails_those_who_read_it_and_only_those(view,
     with pytest.raises(ConditionFailed, match="the input is too large"):
         context.holds(large)
     assert context.holds(other)
+
+
+def test_a_value_that_cannot_be_made_fails_those_who_read_it_and_only_those():
+    class Broken(RequestTexts):
+        @property
+        def user_text(self):
+            raise ValueError("swordfish")
+
+    broken, other = (
+        condition_compiled("text.user == ''", BEFORE),
+        condition_compiled("request.n == 1", BEFORE),
+    )
+    assert broken is not None
+    assert other is not None
+    context = Context(
+        Moment(point=BEFORE, caller=CALLER, model="m", texts=Broken(chat("hi"))),
+        broken.variables | other.variables,
+    )
+
+    assert context.holds(other)
+    with pytest.raises(ConditionFailed, match="the input cannot be read"):
+        context.holds(broken)
 
 
 def test_nothing_hides_behind_a_nul():

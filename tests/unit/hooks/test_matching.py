@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from hooks.contracts.actions import MaskKind, MaskText, TextTarget
-from hooks.matching import TooManyMatches, folded, has_word, mask_compiled, reading_of
+from hooks.matching import MAX_MASKED_CHARS, MaskFailed, folded, has_word, mask_compiled, reading_of
 from hooks.matching.masks import MAX_MATCHES
 from hooks.matching.readings import _continues
 
@@ -200,8 +200,10 @@ def test_halves_of_surrogate_pairs_harm_nothing():
 
 
 def test_too_many_matches_are_an_error_and_not_a_long_wait():
-    with pytest.raises(TooManyMatches):
+    with pytest.raises(MaskFailed, match="matches"):
         masked("a " * (MAX_MATCHES + 1), words=("a",))
+    with pytest.raises(MaskFailed, match="large"):
+        masked("a" * (MAX_MASKED_CHARS + 1), words=("b",))
 
 
 @pytest.mark.parametrize("text", ["x", "é", "@", "a@", "a@b.", "\u200b", "a\u0301", "<", "9", "{ "])
