@@ -120,7 +120,8 @@ class ConsumeMedia:
 
 @dataclass(frozen=True, slots=True)
 class StopGeneration:
-    """End the answer here, as a whole and valid one."""
+    """End the answer here, as a whole and valid one. At OUTPUT with CONTENT_FILTER, without the text that was
+    about to be released; with STOP, behind it."""
 
     reason: StopReason = StopReason.CONTENT_FILTER
 

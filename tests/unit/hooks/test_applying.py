@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hooks.applying import ActionRefused, apply_to_output, apply_to_request
+from hooks.applying import ActionRefused, apply_to_request
 from hooks.contracts.actions import (
     AddSystemPrompt,
     ClampParameter,
@@ -20,7 +20,7 @@ from hooks.contracts.actions import (
     Tag,
     TextTarget,
 )
-from hooks.contracts.view import MediaPartView, MediaSort, MessageView, OutputText, RequestView, TextPart
+from hooks.contracts.view import MediaPartView, MediaSort, MessageView, RequestView, TextPart
 from hooks.matching import MAX_MASKED_CHARS, MaskFailed
 from tests.hook_parts import chat, said
 
@@ -273,41 +273,3 @@ def test_the_last_user_message_is_replaced_and_its_media_stay():
     assert apply_to_request(completion("a", "b"), ReplaceText(TextTarget.INPUT, "c")).prompts == ("c", "c")
     with pytest.raises(ActionRefused):
         apply_to_request(chat(said("s", "system")), ReplaceText(TextTarget.INPUT, "new"))
-
-
-OUTPUT = OutputText(0, "a secret", "my secret", {0: '{"a":"secret"}', 2: "{}"}, is_last=True)
-
-
-def applied(output, action, held_chars=16):
-    return apply_to_output(output, action, held_chars=held_chars)
-
-
-@pytest.mark.parametrize("target", [TextTarget.CONTENT, TextTarget.REASONING, TextTarget.ARGUMENTS])
-def test_output_is_masked_only_where_it_is_meant(target):
-    masked = applied(OUTPUT, MaskText((target,), words=("secret",)))
-
-    found = {
-        TextTarget.CONTENT: masked.content != OUTPUT.content,
-        TextTarget.REASONING: masked.reasoning != OUTPUT.reasoning,
-        TextTarget.ARGUMENTS: dict(masked.arguments) == {0: '{"a":"***"}', 2: "{}"},
-    }
-    assert [one for one, is_masked in found.items() if is_masked] == [target]
-
-
-def test_what_may_go_on_in_a_stream_is_masked_when_it_is_whole():
-    mask = MaskText((TextTarget.CONTENT,), kinds=(MaskKind.EMAIL,))
-    part = OutputText(0, "mail joe@exam.co")
-
-    assert applied(part, mask) is part
-    assert applied(OutputText(0, "mail joe@exam.co", is_last=True), mask).content == "mail ***"
-    assert applied(OutputText(0, "mail joe@exam.com now"), mask).content == "mail *** now"
-    # It begins where text is about to go out: now or never.
-    assert applied(part, mask, held_chars=4).content == "mail ***"
-
-
-def test_output_is_replaced():
-    assert applied(OUTPUT, ReplaceText(TextTarget.CONTENT, "x")).content == "x"
-    assert applied(OUTPUT, ReplaceText(TextTarget.REASONING, "x")).reasoning == "x"
-    assert dict(applied(OUTPUT, ReplaceText(TextTarget.ARGUMENTS, "{}")).arguments) == {0: "{}", 2: "{}"}
-    assert applied(OUTPUT, ReplaceText(TextTarget.INPUT, "x")) is OUTPUT
-    assert applied(OUTPUT, Tag("x")) is OUTPUT

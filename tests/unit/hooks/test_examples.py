@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hooks.conditions import condition_check
-from hooks.contracts.actions import ACTIONS_AT, CallWebhook, InjectText, StopReason
-from hooks.contracts.decisions import DecisionResult, HookDenied
+from hooks.contracts.actions import ACTIONS_AT, CallWebhook, InjectText, StopReason, TextTarget
+from hooks.contracts.decisions import DecisionResult, HookDenied, TextEdit
 from hooks.contracts.policies import PolicyMode
 from hooks.contracts.signals import FirstTokenSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView
@@ -78,14 +78,17 @@ async def test_personal_data_is_masked_in_the_output():
         0,
         "mail joe@example.com",
         "card 4111-1111-1111-1111?",
-        {0: '{"to": "joe\\u0040example.com"}'},
+        {0: '{"to": "joe@example.com"}'},
         is_last=True,
     )
 
-    released, verdict = await exchange.before_output(output)
+    verdict = await exchange.before_output(output)
 
-    assert (released.content, released.reasoning) == ("mail ***", "card ***?")
-    assert dict(released.arguments) == {0: '{"to": "***"}'}
+    assert verdict.edits == (
+        TextEdit(TextTarget.CONTENT, 5, 20, "***"),
+        TextEdit(TextTarget.REASONING, 5, 24, "***"),
+        TextEdit(TextTarget.ARGUMENTS, 8, 23, "***", call=0),
+    )
     assert verdict.stop is None
     assert exchange.held_chars == 128
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -19,11 +20,12 @@ from hooks.contracts.actions import (
     Tag,
     TextTarget,
 )
-from hooks.contracts.decisions import DecisionResult, HookDenied, HookFailed
+from hooks.contracts.decisions import DecisionResult, HookDenied, HookFailed, OutputVerdict, TextEdit
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, PolicyMode, PolicyScope
 from hooks.contracts.signals import FirstTokenSignals, WindowRule
+from hooks.contracts.snapshots import UNREAD
 from hooks.contracts.view import OutputText
 from hooks.contracts.webhooks import WebhookAnswer, WebhookFailed
 from hooks.exchange import decision_log
@@ -252,6 +254,24 @@ async def test_a_policy_that_does_not_compile_fails_and_the_others_go_on():
 
     assert exchange.tags == {"other": ""}
     assert exchange.decisions[0].result is DecisionResult.FAILED_OPEN
+
+
+@pytest.mark.parametrize("rule", FailureRule)
+async def test_a_policy_whose_row_cannot_be_read_fails_as_its_rule_says(rule):
+    exchange = exchange_of(policy(BEFORE, on_failure=rule, fault="its actions are none"))
+
+    with pytest.raises(HookFailed) if rule is FailureRule.CLOSED else contextlib.nullcontext():
+        await exchange.before(chat("hi"))
+
+    failed = DecisionResult.FAILED_CLOSED if rule is FailureRule.CLOSED else DecisionResult.FAILED_OPEN
+    assert exchange.decisions[0].result is failed
+
+
+async def test_until_rows_were_read_everybody_is_refused():
+    exchange = opened(desk_of(*UNREAD.policies))
+
+    with pytest.raises(HookFailed):
+        await exchange.before(chat("hi"))
 
 
 async def test_an_action_that_fails_takes_back_all_of_its_policy():
@@ -492,9 +512,9 @@ async def test_output_is_masked_and_may_end_the_answer():
     )
     output = OutputText(choice=0, content="a Secret thing", is_last=True)
 
-    released, verdict = await exchange.before_output(output)
+    verdict = await exchange.before_output(output)
 
-    assert released.content == "a *** thing"
+    assert verdict.edits == (TextEdit(TextTarget.CONTENT, 2, 8, "***"),)
     assert verdict.stop is StopReason.CONTENT_FILTER
     assert output.content == "a Secret thing"
 
@@ -511,7 +531,7 @@ async def test_points_without_policies_change_nothing():
     view, output = chat("hi"), OutputText(choice=0, content="x")
 
     assert await exchange.before(view) is view
-    assert (await exchange.before_output(output))[0] is output
+    assert await exchange.before_output(output) == OutputVerdict()
     assert await exchange.after_prefill(SIGNALS, choice=0) == await exchange.mid_generation(
         window(), choice=0
     )

@@ -13,9 +13,9 @@ from hooks.matching.masks import MAX_MATCHES
 from hooks.matching.readings import _continues
 
 
-def masked(text: str, *, is_json: bool = False, open_from: int | None = None, **members: object) -> str:
+def masked(text: str, *, is_json: bool = False, **members: object) -> str:
     action = MaskText((TextTarget.CONTENT,), **members)  # type: ignore[arg-type]
-    return mask_compiled(action).masked(text, is_json=is_json, open_from=open_from)
+    return mask_compiled(action).masked(text, is_json=is_json)
 
 
 @pytest.mark.parametrize(
@@ -185,13 +185,6 @@ def test_escapes_in_json_are_read_and_strings_stay_strings():
     assert masked(r'{"q":"\ud83d\ude00 bomb"}', is_json=True, words=("bomb",)) == r'{"q":"\ud83d\ude00 ***"}'
     assert masked(r'{"q":"\\u0062omb"}', is_json=True, words=("bomb",)) == r'{"q":"\\u0062omb"}'
     assert masked(r'{"q":"a\nbomb\ud800"}', is_json=True, words=("bomb",)) == r'{"q":"a\n***\ud800"}'
-
-
-def test_what_may_go_on_behind_the_end_is_left_for_later():
-    assert masked("write joe@exam.co", kinds=(MaskKind.EMAIL,), open_from=3) == "write joe@exam.co"
-    assert masked("write joe@exam.co", kinds=(MaskKind.EMAIL,), open_from=8) == "write ***"
-    assert masked("write joe@exam.co", kinds=(MaskKind.EMAIL,)) == "write ***"
-    assert masked("a@b.co and more", kinds=(MaskKind.EMAIL,), open_from=0) == "*** and more"
 
 
 def test_halves_of_surrogate_pairs_harm_nothing():
