@@ -15,12 +15,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hooks.webhooks.statistics import WebhookStatistics
 from inference.domain.admission_events import AdmissionEvent, LaneFreed, Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
 from inference.telemetry.sink import SinkStatistics
+from inference.telemetry.webhook_metrics import WebhookCollector
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _TTFT_S = (
@@ -158,6 +160,10 @@ class RequestMetrics:
     def note_refused_key(self, code: str) -> None:
         """A request showed no key, or one that opens nothing. `code` is one of the few of a 401."""
         self._refused_keys.labels(code).inc()
+
+    def watch_webhooks(self, statistics: Callable[[], Iterable[WebhookStatistics]]) -> None:
+        """Asked at each scrape."""
+        self._registry.register(WebhookCollector(statistics))
 
     def exposition(self, gauges: Iterable[ModelGauges], sinks: Iterable[SinkStatistics]) -> bytes:
         """All numbers in Prometheus' text form."""
