@@ -65,6 +65,8 @@ class ModelGauges:
     total_steps: int = 0
     total_drafted_tokens: int = 0
     total_accepted_tokens: int = 0
+    total_injected_tokens: int = 0
+    total_discarded_tokens: int = 0
     total_failed_steps: int = 0
     total_integrity_faults: int = 0
     cold: ColdPrefixStatistics = field(default_factory=ColdPrefixStatistics)
@@ -241,6 +243,8 @@ def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("vllm:prefix_cache_hits", "Prompt tokens found there.", now.total_hit_tokens),
         ("vllm:spec_decode_num_draft_tokens", "Tokens guessed ahead.", now.total_drafted_tokens),
         ("vllm:spec_decode_num_accepted_tokens", "Those guessed rightly.", now.total_accepted_tokens),
+        ("skippy_injected_tokens", "Tokens that hooks put into answers.", now.total_injected_tokens),
+        ("skippy_discarded_tokens", "Tokens thrown away for that.", now.total_discarded_tokens),
         ("skippy_engine_steps", "Steps of the engine.", now.total_steps),
         ("skippy_engine_failed_steps", "Steps that failed.", now.total_failed_steps),
         ("skippy_integrity_faults", "How often the books did not agree.", now.total_integrity_faults),
