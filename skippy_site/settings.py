@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import environ
 
-from skippy_site import drf
+from skippy_site import drf, theme
 from skippy_site.env import read_environment
 from skippy_site.logging import logging_configuration
 from skippy_site.secret import secret_key
@@ -22,12 +22,15 @@ STATE = StateFolder.from_environment()
 SERVICES = service_urls(ENVIRONMENT, STATE)
 
 SECRET_KEY = secret_key(STATE.secret_key_file)
+SECRET_KEY_FALLBACKS = list(ENVIRONMENT.former_secret_keys)
 DEBUG = False
 
 INSTALLED_APPS = [
     "accounts.apps.AccountsConfig",
+    "hooks.apps.HooksConfig",
     "inference.apps.InferenceConfig",
     "skippy_site.apps.SiteConfig",
+    "unfold",  # makes the admin's site, so before it
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -98,8 +101,13 @@ PERSONAL_DATA_HOLDERS = [
 
 # Makes inference.model_rows.checks.ModelChecks.
 MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
+# Makes hooks.services.scope_directory.ScopeDirectory.
+HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
+# Makes hooks.services.secret_box.SecretSealer.
+HOOK_SECRET_BOX = "skippy_site.hook_rows.make_secret_box"  # noqa: S105 - who keeps them
 
 REST_FRAMEWORK = drf.REST_FRAMEWORK
+UNFOLD = theme.UNFOLD
 SPECTACULAR_SETTINGS = drf.SPECTACULAR_SETTINGS
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -173,6 +181,7 @@ USE_TZ = True
 USE_I18N = True
 
 STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
 # Served straight from the packages: no collectstatic step, nothing to forget after an upgrade.
 SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = False

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hooks.contracts.actions import InjectText, StopReason
-from hooks.contracts.decisions import Decision, DecisionResult, GenerationVerdict
+from hooks.contracts.decisions import Decision, DecisionResult, GenerationVerdict, OutputVerdict
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowRule, WindowSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView
 
+ALL_BUT_OUTPUT = tuple([point for point in HookPoint if point is not HookPoint.OUTPUT])
 Verdicts = Callable[[int], GenerationVerdict]
 
 
@@ -20,7 +21,7 @@ class ScriptedExchange:
     """Implements HookExchange. `change` makes the effective view; `prefill` and `window` are asked with the
     choice's index, and may raise. While `gate` is not set, answers at the `gated` points wait."""
 
-    def __init__(self, *, points: Sequence[HookPoint] = tuple(HookPoint)) -> None:
+    def __init__(self, *, points: Sequence[HookPoint] = ALL_BUT_OUTPUT) -> None:
         self.points = frozenset(points)
         self.window_rules: Sequence[WindowRule] = (WindowRule(),)
         self.held_chars = 0
@@ -56,8 +57,8 @@ class ScriptedExchange:
         await self._wait(HookPoint.MID_GENERATION)
         return self.window(choice)
 
-    async def before_output(self, output: OutputText) -> tuple[OutputText, GenerationVerdict]:
-        return output, GenerationVerdict()
+    async def before_output(self, output: OutputText) -> OutputVerdict:
+        return OutputVerdict()
 
     def note_injection(self, place: int, *, num_injected: int, num_discarded: int, refusal: str = "") -> None:
         self.decisions[place] = replace(

@@ -111,8 +111,10 @@ class PolicyDenied(SkippyError):
     type = "invalid_request_error"
     default_code = "permission_denied"
 
+    status = 403
+
     def __init__(
-        self, message: str, *, status: int = 403, param: str | None = None, code: str | None = None
+        self, message: str, *, status: int = 403, code: str | None = None, param: str | None = None
     ) -> None:
         super().__init__(message, param=param, code=code, should_retry=False)
         self.status = status

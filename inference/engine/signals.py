@@ -54,7 +54,7 @@ class _RuleWatch:
         self.rule = rule
         self.high = high
         self.told_at = 0
-        self.due_at = rule.min_decoded
+        self.due_at = max(rule.min_decoded, 1)
 
     def fires(self, repeated: _Places, *, num_measured: int, num_decoded: int) -> bool:
         rule = self.rule

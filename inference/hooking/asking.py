@@ -25,6 +25,19 @@ _log = logging.getLogger(__name__)
 UNUSABLE = "A policy of this service could not be evaluated."
 
 
+@contextmanager
+def told_as_errors() -> Iterator[None]:
+    """What hooks refuse in here is refused to the client: PolicyDenied and ServiceUnavailable."""
+    try:
+        yield
+    except HookDenied as denied:
+        status = denied.status if MIN_DENY_STATUS <= denied.status <= MAX_DENY_STATUS else 403
+        message, code = readable(denied.message), readable(denied.code)
+        raise PolicyDenied(message, status=status, code=code or None) from None
+    except HookFailed as failed:
+        raise ServiceUnavailable(str(failed)) from None
+
+
 class PolicyAsking:
     """Whoever asks the `exchange` does it within `at`. `note` is told of each time."""
 
@@ -38,14 +51,8 @@ class PolicyAsking:
         """Ask at `point`, and use there what comes out. Raises PolicyDenied and ServiceUnavailable."""
         began_ts, num_before = time.monotonic(), len(self._exchange.decisions)
         try:
-            yield
-        except HookDenied as denied:
-            status = denied.status if MIN_DENY_STATUS <= denied.status <= MAX_DENY_STATUS else 403
-            raise PolicyDenied(
-                readable(denied.message), status=status, code=readable(denied.code) or None
-            ) from None
-        except HookFailed as failed:
-            raise ServiceUnavailable(str(failed)) from None
+            with told_as_errors():
+                yield
         except (ParameterRefused, ViewRefused) as fault:
             # Names and ranges of parameters: nothing that anybody wrote.
             _log.warning("request %s: what policies made of it cannot be used: %s", self._request_id, fault)

@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from hooks.contracts.exchange import HookExchange
 from hooks.contracts.points import HookPoint
 from hooks.contracts.view import RequestView
-from inference.domain.output_filter import OutputFilter
 from inference.domain.signals import SignalRequest
 from inference.hooking.asking import NotePhase, PolicyAsking
 from inference.hooking.choice_hooks import ChoiceHooks, InterruptibleText, Tokenize
@@ -68,7 +67,3 @@ class RequestHooks:
             is_constrained=is_constrained,
             tokenize=tokenize,
         )
-
-    def output_filter(self, index: int, *, is_stream: bool) -> OutputFilter | None:
-        """The way out of the choice `index`; None where nobody looks at what is put out."""
-        return None

@@ -73,6 +73,11 @@ class AnswerReader:
         return self._parser is None and self._text.is_plain
 
     @property
+    def is_parsed(self) -> bool:
+        """Thinking and calls are told apart from the text: not all tokens are those of the content."""
+        return self._parser is not None
+
+    @property
     def has_called(self) -> bool:
         """The model made its calls, all of them whole."""
         return self._parser is not None and self._parser.has_called

@@ -43,7 +43,7 @@ from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
-from inference.services.policy_desk import PolicyDesk
+from inference.services.policy_shares import PolicyShares
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
 from inference.services.speculation import speculation_request
@@ -69,7 +69,7 @@ class GenerationService:
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
-        self._policies = PolicyDesk(prompt_pool)
+        self._policies = PolicyShares(prompt_pool)
         self._has_shared_prefixes = has_shared_prefixes
         self._max_token_gap_s = max_token_gap_s
 

@@ -1,18 +1,21 @@
-"""Gives each choice of a request its part of the request's hooks."""
+"""Gives each choice of a request its share of the request's policies."""
 
 from __future__ import annotations
 
+from hooks.contracts.points import HookPoint
 from inference.domain.requests import GenerationRequest
 from inference.hooking.choice_hooks import ChoiceHooks
+from inference.hooking.request_hooks import RequestHooks
 from inference.openai.protocol import ChatRequest, OutputRequest
 from inference.parsing.answer_reader import AnswerReader
 from inference.services.caller import Caller
 from inference.services.choices import ChoicePolicies
 from inference.services.model_catalog import ServedModel
+from inference.services.output_gate import OutputGate
 from inference.services.prompt_pool import PromptPool
 
 
-class PolicyDesk:
+class PolicyShares:
     """What is put into answers is tokenized on the pool, in its users' turns, like prompts are."""
 
     def __init__(self, prompt_pool: PromptPool) -> None:
@@ -47,7 +50,16 @@ class PolicyDesk:
                 is_constrained=_is_held_to_a_form(request),
                 tokenize=tokenize,
             )
-        return ChoicePolicies(hooks, caller.hooks.output_filter(index, is_stream=request.is_stream))
+        return ChoicePolicies(hooks, _output_gate(caller.hooks, index, reader, is_stream=request.is_stream))
+
+
+def _output_gate(
+    hooks: RequestHooks, index: int, reader: AnswerReader, *, is_stream: bool
+) -> OutputGate | None:
+    """None where nobody looks at what is put out."""
+    if not hooks.exchange.wants(HookPoint.OUTPUT):
+        return None
+    return OutputGate(hooks.exchange, choice=index, is_stream=is_stream, is_parsed=reader.is_parsed)
 
 
 def _is_held_to_a_form(request: OutputRequest) -> bool:
