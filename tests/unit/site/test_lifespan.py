@@ -11,11 +11,14 @@ import pytest
 from accounts.last_used import LastUsedBuffer
 from hooks.contracts.snapshots import PolicySnapshot
 from hooks.store import PolicyStore
+from hooks.webhooks.caller import HttpWebhookCaller
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.telemetry.pipeline import TelemetryPipeline
+from inference.telemetry.policy_observer import PolicyObserver
+from skippy_site.hook_desk import PolicyFeed
 from skippy_site.lifespan import SiteLifespan
 from tests.record_stores import MemoryStore
 from tests.scripted_engine import ScriptedHandle
@@ -61,6 +64,7 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
     watchdog_s: float, ends: bool, tmp_path: Path
 ) -> None:
     site = Site(watchdog_s=watchdog_s)
+    store = PolicyStore(read=no_policies, parameters={"host": str(tmp_path)}, channel="none")
     ledger = GenerationLedger(tmp_path, make_store=MemoryStore, clock=SystemClock())
     lifespan = SiteLifespan(
         site.runtime,
@@ -69,7 +73,8 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
         site.limit_desk,
         TelemetryPipeline((), clock=SystemClock()),
         live_listener=LiveListener({"host": str(tmp_path)}, ledger.live),
-        policy_store=PolicyStore(read=no_policies, parameters={"host": str(tmp_path)}, channel="none"),
+        policy_store=store,
+        policy_feed=PolicyFeed(store, HttpWebhookCaller(), PolicyObserver(site.metrics.policies, site)),
         prepare_database=away,
     )
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
