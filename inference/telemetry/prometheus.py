@@ -21,6 +21,7 @@ from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
+from inference.telemetry.policy_metrics import PolicyMetrics
 from inference.telemetry.sink import SinkStatistics
 from inference.telemetry.webhook_metrics import WebhookCollector
 
@@ -121,6 +122,7 @@ class RequestMetrics:
         self._output_sizes = self._histogram(
             "vllm:request_generation_tokens", "Tokens of an answer.", _TOKENS
         )
+        self.policies = PolicyMetrics(self._registry)
         self._state = _StateCollector()
         self._registry.register(self._state)
 
