@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hooks.contracts.policies import Policy
+from hooks.contracts.points import HookPoint
+from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.webhook_settings import WebhookSettings
 
 
@@ -19,12 +20,29 @@ class PolicySnapshot:
     webhooks: Mapping[int, WebhookSettings] = field(default_factory=dict)
 
 
+UNREAD = PolicySnapshot(
+    (
+        Policy(
+            policy_id=0,
+            name="(policies)",
+            point=HookPoint.BEFORE,
+            actions=(),
+            mode=PolicyMode.ENFORCE,
+            fault="policies were not read yet",
+        ),
+    )
+)
+"""What holds until rows were read for the first time: everybody is refused, since nobody knows what has to
+be kept."""
+
+
 class PolicySource(Protocol):
     """Whoever reads the rows. Event loop only."""
 
     @property
     def snapshot(self) -> PolicySnapshot:
-        """The newest one; the last one that there was while the database is away."""
+        """The newest one; the last one that there was while the database is away, UNREAD where there was
+        none."""
         ...
 
     def subscribe(self, told: Callable[[PolicySnapshot], None]) -> None:

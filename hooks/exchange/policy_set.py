@@ -17,8 +17,8 @@ from hooks.matching import mask_compiled
 
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
-    """`is_broken`: it does not compile (it was saved before something changed), so that it cannot be
-    evaluated, and its failure rule applies each time."""
+    """`is_broken`: its row cannot be read, or it does not compile (it was saved before something changed), so
+    that it cannot be evaluated, and its failure rule applies each time."""
 
     policy: Policy
     condition: Condition | None
@@ -76,7 +76,7 @@ def _compiled(policy: Policy) -> CompiledPolicy:
     except Exception:
         return CompiledPolicy(policy, None, has_webhooks, is_broken=True)
     is_allowed = all(type(action) in ACTIONS_AT[policy.point] for action in policy.actions)
-    return CompiledPolicy(policy, condition, has_webhooks, is_broken=not is_allowed)
+    return CompiledPolicy(policy, condition, has_webhooks, is_broken=bool(policy.fault) or not is_allowed)
 
 
 def window_rules(group: PolicyGroup | None) -> dict[WindowRule, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -24,6 +25,7 @@ from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, PolicyMode, PolicyScope
 from hooks.contracts.signals import FirstTokenSignals, WindowRule
+from hooks.contracts.snapshots import UNREAD
 from hooks.contracts.view import OutputText
 from hooks.contracts.webhooks import WebhookAnswer, WebhookFailed
 from hooks.exchange import decision_log
@@ -252,6 +254,24 @@ async def test_a_policy_that_does_not_compile_fails_and_the_others_go_on():
 
     assert exchange.tags == {"other": ""}
     assert exchange.decisions[0].result is DecisionResult.FAILED_OPEN
+
+
+@pytest.mark.parametrize("rule", FailureRule)
+async def test_a_policy_whose_row_cannot_be_read_fails_as_its_rule_says(rule):
+    exchange = exchange_of(policy(BEFORE, on_failure=rule, fault="its actions are none"))
+
+    with pytest.raises(HookFailed) if rule is FailureRule.CLOSED else contextlib.nullcontext():
+        await exchange.before(chat("hi"))
+
+    failed = DecisionResult.FAILED_CLOSED if rule is FailureRule.CLOSED else DecisionResult.FAILED_OPEN
+    assert exchange.decisions[0].result is failed
+
+
+async def test_until_rows_were_read_everybody_is_refused():
+    exchange = opened(desk_of(*UNREAD.policies))
+
+    with pytest.raises(HookFailed):
+        await exchange.before(chat("hi"))
 
 
 async def test_an_action_that_fails_takes_back_all_of_its_policy():
