@@ -182,8 +182,7 @@ class ScriptedHandle:
         return self._add(Failed(error, at_ts=1003.0))
 
     def tell(self, event: Event) -> ScriptedHandle:
-        self._events.put_nowait(event)
-        return self
+        return self._add(event)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:

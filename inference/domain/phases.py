@@ -58,4 +58,16 @@ class ResponseBuilt:
     is_stream: bool
 
 
-PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | MediaEncoded | ResponseBuilt
+@dataclass(frozen=True, slots=True)
+class PoliciesAsked:
+    """Policies were asked at one `point` of the request, and made `num_decisions` that are on its record.
+    `choice` is the answer's index where the point is one of a generation."""
+
+    request_id: str
+    elapsed_s: float
+    point: str
+    num_decisions: int
+    choice: int | None = None
+
+
+PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | MediaEncoded | ResponseBuilt | PoliciesAsked

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hooks.contracts.actions import StopReason
-from hooks.contracts.decisions import HookDenied, HookFailed, OutputVerdict
+from hooks.contracts.decisions import OutputVerdict
 from hooks.contracts.exchange import HookExchange
-from inference.domain.errors import PolicyDenied, ServiceUnavailable
 from inference.domain.events import FinishReason
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import AnswerPart, ContentDelta, MessageDelta
+from inference.hooking.asking import told_as_errors
 from inference.parsing.output_window import OutputWindow
 from inference.parsing.released_tokens import ReleasedTokens
 
@@ -51,12 +51,8 @@ class OutputGate:
         window = self._window
         verdict = OutputVerdict()
         if not (self._is_stream and window.is_empty):
-            try:
+            with told_as_errors():
                 verdict = await self._exchange.before_output(window.view(self._choice))
-            except HookDenied as denied:
-                raise PolicyDenied(denied.message, status=denied.status, code=denied.code) from None
-            except HookFailed as failed:
-                raise ServiceUnavailable(str(failed)) from None
         if verdict.stop is StopReason.CONTENT_FILTER:
             self._end = FinishReason.CONTENT_FILTER
             released = window.drop(verdict.edits)

@@ -20,6 +20,7 @@ from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
+from inference.telemetry.policy_metrics import PolicyMetrics
 from inference.telemetry.sink import SinkStatistics
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -117,6 +118,7 @@ class RequestMetrics:
         self._output_sizes = self._histogram(
             "vllm:request_generation_tokens", "Tokens of an answer.", _TOKENS
         )
+        self.policies = PolicyMetrics(self._registry)
         self._state = _StateCollector()
         self._registry.register(self._state)
 
