@@ -29,7 +29,8 @@ from hooks.contracts.actions import MaskKind, MaskText, TextTarget  # noqa: E402
 from hooks.contracts.points import HookPoint  # noqa: E402
 from hooks.contracts.view import RequestView  # noqa: E402
 from inference.domain.message_deltas import AnswerPart, ContentDelta  # noqa: E402
-from inference.services.output_gate import OutputGate  # noqa: E402
+from inference.hooking.asking import PolicyAsking  # noqa: E402
+from inference.hooking.output_gate import OutputGate  # noqa: E402
 from tests.hook_parts import exchange_of, policy  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "held_output.json"
@@ -64,7 +65,8 @@ async def measured(number: int, held_chars: int) -> dict[str, Any]:
     for _ in range(NUM_ROUNDS):
         exchange = exchange_of(*policies(number, held_chars))
         await exchange.before(RequestView("chat.completions", "small"))
-        gate = OutputGate(exchange, choice=0, is_stream=True)
+        asking = PolicyAsking(exchange, request_id="r", note=lambda phase: None)
+        gate = OutputGate(exchange, asking, choice=0, is_stream=True)
         pieces = []
         for place, part in enumerate(parts):
             began_ts = time.perf_counter()

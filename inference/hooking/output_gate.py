@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from hooks.contracts.actions import StopReason
 from hooks.contracts.decisions import OutputVerdict
 from hooks.contracts.exchange import HookExchange
+from hooks.contracts.points import HookPoint
 from inference.domain.events import FinishReason
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import AnswerPart, ContentDelta, MessageDelta
-from inference.hooking.asking import told_as_errors
+from inference.hooking.asking import PolicyAsking
 from inference.parsing.output_window import OutputWindow
 from inference.parsing.released_tokens import ReleasedTokens
 
@@ -24,9 +25,16 @@ class OutputGate:
     """Of one choice; an OutputFilter. `tokens` are there where tokens are asked for."""
 
     def __init__(
-        self, exchange: HookExchange, *, choice: int, is_stream: bool, tokens: ReleasedTokens | None = None
+        self,
+        exchange: HookExchange,
+        asking: PolicyAsking,
+        *,
+        choice: int,
+        is_stream: bool,
+        tokens: ReleasedTokens | None = None,
     ) -> None:
         self._exchange = exchange
+        self._asking = asking
         self._choice = choice
         self._is_stream = is_stream
         self._window = OutputWindow(held_chars=exchange.held_chars if is_stream else None)
@@ -51,7 +59,7 @@ class OutputGate:
         window = self._window
         verdict = OutputVerdict()
         if not (self._is_stream and window.is_empty):
-            with told_as_errors():
+            with self._asking.at(HookPoint.OUTPUT, choice=self._choice):
                 verdict = await self._exchange.before_output(window.view(self._choice))
         if verdict.stop is StopReason.CONTENT_FILTER:
             self._end = FinishReason.CONTENT_FILTER

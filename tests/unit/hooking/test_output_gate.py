@@ -1,4 +1,4 @@
-"""inference/services/output_gate.py: what policies say of text becomes what the client gets."""
+"""inference.hooking.output_gate.py: what policies say of text becomes what the client gets."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from inference.domain.message_deltas import (
     ToolCallBegin,
     ToolCallEnd,
 )
+from inference.hooking.asking import PolicyAsking
+from inference.hooking.output_gate import OutputGate
 from inference.parsing.released_tokens import LateTokens, ReleasedTokens, TextTokens
-from inference.services.output_gate import OutputGate
 
 Verdict = Callable[[OutputText], OutputVerdict]
 
@@ -109,7 +110,8 @@ def refusing(word: str, error: Exception) -> Verdict:
 def gate(
     exchange: WordExchange, *, is_stream: bool = True, tokens: ReleasedTokens | None = None
 ) -> OutputGate:
-    return OutputGate(exchange, choice=2, is_stream=is_stream, tokens=tokens)
+    asking = PolicyAsking(exchange, request_id="r", note=lambda phase: None)
+    return OutputGate(exchange, asking, choice=2, is_stream=is_stream, tokens=tokens)
 
 
 def said(*texts: str) -> list[AnswerPart]:
