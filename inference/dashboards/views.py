@@ -89,4 +89,4 @@ def _start(request: HttpRequest, viewer: Viewer) -> HttpResponse:
 
 
 def has_records(viewer: Viewer) -> bool:
-    return GenerationRecord.objects.filter(**viewer.whole.columns).exists()
+    return bool(GenerationRecord.objects.filter(**viewer.whole.columns).exists())

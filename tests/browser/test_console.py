@@ -85,8 +85,9 @@ def signed_in(page, name: str):
     return page
 
 
-@pytest.mark.parametrize(("size", "scheme"), LOOKS)
-def test_every_page_fits_and_axe_finds_nothing_serious(root, used, watched, shot, size, scheme) -> None:
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_page_fits_and_axe_finds_nothing_serious(root, used, watched, shot, look) -> None:
+    size, scheme = look
     look = f"{'phone' if size is PHONE else 'desktop'}-{scheme}"
     page = watched(size=size, scheme=scheme)
     page.goto("/console/login/")
