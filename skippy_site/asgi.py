@@ -45,6 +45,7 @@ from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
+from skippy_site.hook_rows import make_policy_store  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
 from skippy_site.model_files import ModelFileSources  # noqa: E402
@@ -172,6 +173,7 @@ _ledger = make_ledger(_clock)
 _runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
 _last_used = LastUsedBuffer()
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
+_policy_store = make_policy_store()
 application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
 lifespan = SiteLifespan(
     _runtime,
@@ -180,5 +182,6 @@ lifespan = SiteLifespan(
     _limit_desk,
     _watching.telemetry,
     live_listener=LiveListener(database_parameters(), _ledger.live),
+    policy_store=_policy_store,
     prepare_database=make_partitions,
 )

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
+from hooks.store import PolicyStore
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
@@ -34,6 +35,7 @@ class SiteLifespan:
         telemetry: TelemetryPipeline,
         *,
         live_listener: LiveListener,
+        policy_store: PolicyStore,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -44,12 +46,14 @@ class SiteLifespan:
         self._limit_desk = limit_desk
         self._telemetry = telemetry
         self._live_listener = live_listener
+        self._policy_store = policy_store
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         self._telemetry.start()
         await self._ledger.start()
+        await self._policy_store.start()
         await self._runtime.start()
         self._limiting = [asyncio.create_task(self._limit_desk.run())]
         self._tasks = [
@@ -57,6 +61,7 @@ class SiteLifespan:
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._prepare()),
             asyncio.create_task(self._live_listener.run()),
+            asyncio.create_task(self._policy_store.run()),
         ]
 
     def begin_drain(self) -> None:

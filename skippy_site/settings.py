@@ -22,10 +22,12 @@ STATE = StateFolder.from_environment()
 SERVICES = service_urls(ENVIRONMENT, STATE)
 
 SECRET_KEY = secret_key(STATE.secret_key_file)
+SECRET_KEY_FALLBACKS = list(ENVIRONMENT.former_secret_keys)
 DEBUG = False
 
 INSTALLED_APPS = [
     "accounts.apps.AccountsConfig",
+    "hooks.apps.HooksConfig",
     "inference.apps.InferenceConfig",
     "skippy_site.apps.SiteConfig",
     "unfold",  # makes the admin's site, so before it
@@ -103,6 +105,10 @@ PERSONAL_DATA_HOLDERS = [
 
 # Makes inference.model_rows.checks.ModelChecks.
 MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
+# Makes hooks.services.scope_directory.ScopeDirectory.
+HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
+# Makes hooks.services.secret_box.SecretSealer.
+HOOK_SECRET_BOX = "skippy_site.hook_rows.make_secret_box"  # noqa: S105 - who keeps them
 
 REST_FRAMEWORK = drf.REST_FRAMEWORK
 UNFOLD = theme.UNFOLD

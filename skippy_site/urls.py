@@ -19,6 +19,7 @@ urlpatterns = [
     re_path(r"^api/schema/?$", schema),
     path("api/", include("inference.usage_api.urls")),
     path("api/", include("inference.models_api.urls")),
+    path("api/", include("hooks.api.urls")),
     path("api/", include("accounts.api.urls")),
     path("favicon.ico", RedirectView.as_view(url=static("skippy/favicon.svg"), permanent=False)),
     path("", RedirectView.as_view(pattern_name="console:usage", permanent=False)),

@@ -42,6 +42,14 @@ class ChangeQuery(PageQuery):
     actor_user_id = IdField(required=False)
 
 
+def changes_of(request: Request, *, subject_kind: str, subject_id: int | None = None) -> Response:
+    """The history of one kind of thing, or of one thing, for the views of those whose things they are."""
+    rows = AdministrativeChange.objects.filter(subject_kind=subject_kind)
+    if subject_id is not None:
+        rows = rows.filter(subject_id=subject_id)
+    return page_of(rows, query_of(request, PageQuery)).response(ChangeSerializer)
+
+
 class ChangesView(ManagementView):
     scopes: ClassVar = {"GET": frozenset({Scope.KEYS})}
 

@@ -54,7 +54,7 @@ class ModelRowAdmin(ModelAdmin):
             },
         ),
         ("Access", {"fields": ["is_open", "teams", "keys"]}),
-        ("Settings", {"fields": ["engine", "chat_defaults", "completion_defaults"]}),
+        ("Settings", {"fields": ["engine", "admission", "chat_defaults", "completion_defaults"]}),
         (
             "Speculation",
             {

@@ -82,6 +82,7 @@ def model_summary(row: ModelRow) -> dict[str, object]:
         "wants_loaded": settings.wants_loaded,
         "idle_unload_s": settings.idle_unload_s,
         "engine": dict(settings.engine),
+        "admission": dict(settings.admission),
         "chat_defaults": dict(settings.chat_defaults),
         "completion_defaults": dict(settings.completion_defaults),
         "has_embeddings": settings.has_embeddings,

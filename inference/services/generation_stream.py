@@ -6,7 +6,9 @@ of markup. Streaming and whole answers read the same object, so that they cannot
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Protocol
 
 from inference.domain.backend import GenerationHandle
@@ -23,6 +25,7 @@ from inference.domain.events import (
 )
 from inference.domain.generation_result import GenerationResult
 from inference.domain.message_deltas import AnswerPart, MessageDelta
+from inference.domain.output_filter import OutputFilter
 from inference.domain.timings import Timings
 from inference.parsing.answer_reader import AnswerReader
 from inference.parsing.echoed_prompt import EchoedPrompt
@@ -43,7 +46,8 @@ class DeltaWriter(Protocol):
 
 class GenerationStream:
     """Owned by one task on the event loop: `started()`, then iterate `parts()`, and always `close()`.
-    With `echo` the answer begins with its prompt.
+    With `echo` the answer begins with its prompt. What was generated comes out through the
+    `output_filter`, where there is one; a prompt that is repeated does not.
 
     `result` is set once `parts()` has ended. `close()` gives up what is not finished and may be
     called at any time, any number of times.
@@ -57,6 +61,7 @@ class GenerationStream:
         submitted_ts: float,
         meter: UsageMeter,
         echo: EchoedPrompt | None = None,
+        output_filter: OutputFilter | None = None,
     ) -> None:
         self._handle = handle
         self._events = aiter(handle)
@@ -64,6 +69,7 @@ class GenerationStream:
         self._submitted_ts = submitted_ts
         self._meter = meter
         self._echo = echo
+        self._output_filter = output_filter
         self._result: GenerationResult | None = None
 
     @property
@@ -87,6 +93,8 @@ class GenerationStream:
     def write_at_once(self, writer: DeltaWriter) -> None:
         """Let what comes go to `writer` where that can be, while `parts()` is waited for; it then does not
         come out of `parts()`. For answers that end where the engine ends them, without scores."""
+        if self._output_filter is not None:
+            return
         reader, meter = self._reader, self._meter
 
         def take_text(batch: TokenBatch) -> bool:
@@ -116,8 +124,29 @@ class GenerationStream:
         elif not reader.may_end_early and not reader.has_tokens:
             self._handle.take_at_once(take_deltas)
 
-    async def parts(self) -> AsyncIterator[AnswerPart]:
-        """Pieces of the answer until it ends. Raises what the engine failed with."""
+    def parts(self) -> AsyncIterator[AnswerPart]:
+        """Pieces of the answer until it ends. Raises what the engine failed with, and the filter."""
+        return self._read() if self._output_filter is None else self._filtered(self._output_filter)
+
+    async def _filtered(self, output_filter: OutputFilter) -> AsyncIterator[AnswerPart]:
+        async with aclosing(self._read()) as parts:
+            async for part in parts:
+                if part.is_prompt:
+                    yield part
+                    continue
+                for released in await output_filter.feed(part):
+                    yield released
+                if output_filter.end is not None:
+                    self._handle.cancel()
+                    self._result = self._make_result(output_filter.end, self._meter.last_token_ts)
+                    return
+        for released in await output_filter.finish():
+            yield released
+        if output_filter.end is not None:
+            self._result = replace(self.result, reason=output_filter.end, stop=None)
+
+    async def _read(self) -> AsyncGenerator[AnswerPart, None]:
+        """The answer as it is generated."""
         reason: FinishReason | None = None
         ended_ts = self._submitted_ts
         echo = self._echo
@@ -162,8 +191,9 @@ class GenerationStream:
             raise event.error
         return event
 
-    def _make_result(self, reason: FinishReason, ended_ts: float) -> GenerationResult:
+    def _make_result(self, reason: FinishReason, ended_ts: float | None) -> GenerationResult:
         meter = self._meter
+        ended_ts = self._submitted_ts if ended_ts is None else ended_ts
         usage = meter.usage
         assert usage is not None
         started = meter.started_ts or self._submitted_ts

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from accounts.last_used import LastUsedBuffer
+from hooks.contracts.snapshots import PolicySnapshot
+from hooks.store import PolicyStore
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
@@ -24,6 +26,10 @@ CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
 
 async def away() -> None:
     raise ServiceUnavailable("away")
+
+
+async def no_policies() -> PolicySnapshot:
+    return PolicySnapshot()
 
 
 async def ended_itself(lifespan: SiteLifespan, site: Site, *, within_s: float) -> bool:
@@ -63,6 +69,7 @@ async def test_a_hung_engine_ends_the_process_unless_nobody_watches(
         site.limit_desk,
         TelemetryPipeline((), clock=SystemClock()),
         live_listener=LiveListener({"host": str(tmp_path)}, ledger.live),
+        policy_store=PolicyStore(read=no_policies, parameters={"host": str(tmp_path)}, channel="none"),
         prepare_database=away,
     )
     assert await ended_itself(lifespan, site, within_s=5 if ends else 1.2) is ends
