@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api.changes import ChangeSerializer, changes_of
+from accounts.api.changes import ChangeSerializer, changes_response
 from accounts.api.listing import Page, PageQuery, list_of, query_of
 from accounts.api.preconditions import check_if_match, tagged
 from accounts.api.view import ManagementView
@@ -154,7 +154,7 @@ class PolicyHistoryView(ManagementView):
         responses=list_of("HookPolicyChangeList", ChangeSerializer),
     )
     def get(self, request: Request) -> Response:
-        return changes_of(request, subject_kind=POLICY_KIND)
+        return changes_response(request, subject_kind=POLICY_KIND)
 
 
 class PolicyChangesView(ManagementView):
@@ -170,7 +170,7 @@ class PolicyChangesView(ManagementView):
         responses=list_of("ChangesOfHookPolicy", ChangeSerializer),
     )
     def get(self, request: Request, policy_id: str) -> Response:
-        return changes_of(request, subject_kind=POLICY_KIND, subject_id=int(policy_id))
+        return changes_response(request, subject_kind=POLICY_KIND, subject_id=int(policy_id))
 
 
 def policy_shown(row: HookPolicy) -> Any:
