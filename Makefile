@@ -10,7 +10,7 @@ LOCK_ENV := .skippy/lock-env
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve prepare test check format lock doctor clean
+.PHONY: help serve prepare test check format lock doctor clean backup restore
 
 help: ## show this
 	@echo "Targets:"
@@ -54,6 +54,12 @@ lock: ## rewrite requirements/*.txt from *.in (UPGRADE=1: take newer versions)
 			$(if $(UPGRADE),--upgrade) --output-file=$$name.txt $$name.in || exit 1; \
 	done
 	@$(PYTHON) -c 'print("Locked. `make check` compares them with the .in files.")'
+
+backup: ## write all that must survive into one file (FILE=… KEEP=n), while the service runs or not
+	@$(RUN) manage.py backup $(if $(KEEP),--keep=$(KEEP)) $(if $(FILE),"$(FILE)")
+
+restore: ## make an unused state folder (SKIPPY_HOME) what a backup was made of: FILE=…
+	@$(RUN) manage.py restore "$(FILE)"
 
 doctor: ## say what is wrong with this machine
 	@exec $(PROVISION) doctor

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from hooks.outbound.addresses import AllowedHosts
 from inference.media.limits import MediaLimits
-from outbound.addresses import AllowedHosts
 from skippy_site.chat_settings import ChatSettings
 from skippy_site.watching_settings import parts_of
 

@@ -22,6 +22,7 @@ STATE = StateFolder.from_environment()
 SERVICES = service_urls(ENVIRONMENT, STATE)
 
 SECRET_KEY = secret_key(STATE.secret_key_file)
+SECRET_KEY_FALLBACKS = list(ENVIRONMENT.former_secret_keys)
 DEBUG = False
 
 INSTALLED_APPS = [

@@ -6,8 +6,8 @@ parameters  set and clamped                    texts     masked and replaced
 request   one action on a request              output    one action on text of an answer
 """
 
-from hooks.applying.output import apply_to_output
+from hooks.applying.output import OutputDraft, apply_to_output, output_draft
 from hooks.applying.refusal import ActionRefused
 from hooks.applying.request import apply_to_request
 
-__all__ = ["ActionRefused", "apply_to_output", "apply_to_request"]
+__all__ = ["ActionRefused", "OutputDraft", "apply_to_output", "apply_to_request", "output_draft"]

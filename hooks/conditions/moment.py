@@ -66,16 +66,22 @@ class Moment:
 
     @cached_property
     def arguments_text(self) -> str:
-        """All calls' arguments in lines."""
-        return "" if self.output is None else "\n".join(self.output.arguments.values())
+        """All calls' arguments in lines; those with escapes once more, as they were written."""
+        if self.output is None:
+            return ""
+        return "\n".join([*self.output.arguments.values(), *self.output.raw_arguments.values()])
 
     @cached_property
     def folded_output(self) -> str:
-        """Content, thinking and arguments in lines; of arguments what is escaped is read."""
-        if self.output is None:
+        """Content, thinking, names and arguments of calls in lines; of JSON within arguments what is escaped
+        in it is read, too."""
+        output = self.output
+        if output is None:
             return ""
-        readings = [reading_of(text, is_json=True).text for text in self.output.arguments.values()]
-        return folded("\n".join([self.output.content, self.output.reasoning, *readings]))
+        arguments = list(output.arguments.values())
+        inner = [reading_of(text, is_json=True).text for text in arguments if "\\" in text]
+        names = output.tool_names.values()
+        return folded("\n".join([output.content, output.reasoning, *names, *arguments, *inner]))
 
     @cached_property
     def num_media(self) -> int:

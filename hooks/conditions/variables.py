@@ -161,9 +161,20 @@ VARIABLES: tuple[Variable, ...] = (
         _OUTPUT,
     ),
     Variable(
-        "output.arguments", "string", "calls' arguments, a line each", lambda m: m.arguments_text, _OUTPUT
+        "output.arguments",
+        "string",
+        "calls' arguments, a line each: with their escapes resolved, and those that had any as written, too",
+        lambda m: m.arguments_text,
+        _OUTPUT,
     ),
-    Variable("output.folded", "string", "all three, folded", lambda m: m.folded_output, _OUTPUT),
+    Variable(
+        "output.tools",
+        "list(string)",
+        "names of the functions whose calls begin here",
+        lambda m: list(m.output.tool_names.values()) if m.output else [],
+        _OUTPUT,
+    ),
+    Variable("output.folded", "string", "all of these, folded", lambda m: m.folded_output, _OUTPUT),
     Variable(
         "output.num_released_chars",
         "int",

@@ -83,16 +83,14 @@ class GenerationVerdict:
 @dataclass(frozen=True, slots=True, repr=False)
 class TextEdit:
     """`text` in place of the characters from `start` to `end` of one text of an OutputText, as that was
-    given. `call` is the tool call where they are of its arguments, `is_raw` where they are of those as they
-    were written. Places and not the changed text, because who releases a stream has to know which characters
-    an edit stands for: it may cut there only."""
+    given; `call` is the tool call where they are of its arguments. Places and not the changed text, because
+    who releases a stream has to know which characters an edit stands for: it may cut there only."""
 
     target: TextTarget
     start: int
     end: int
     text: str
     call: int | None = None
-    is_raw: bool = False
 
     def __repr__(self) -> str:
         return f"<TextEdit {self.target.value} {self.start}:{self.end}>"

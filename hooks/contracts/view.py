@@ -109,9 +109,9 @@ class OutputText:
     began there; that much cannot be changed any more.
 
     `arguments` are those of tool calls by their index in the choice, as JSON text in which the escapes of
-    strings are resolved, so that a word is the same word however it was written; `raw_arguments` are those
-    which had any, as they were written. `tool_names` are the functions of the calls that begin here.
-    `num_released_chars` of content went out before. `is_last`: nothing follows."""
+    strings are resolved, so that a word is the same word however it was written; changes are of these.
+    `raw_arguments` are those which had any, as they were written. `tool_names` are the functions of the
+    calls that begin here. `num_released_chars` of content went out before. `is_last`: nothing follows."""
 
     choice: int
     content: str = ""

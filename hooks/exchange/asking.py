@@ -158,8 +158,7 @@ def _is_large(outcomes: Sequence[Outcome], draft: Draft) -> bool:
     if not any(isinstance(action, MaskText) for outcome in outcomes for action in outcome.actions):
         return False
     if draft.output is not None:
-        texts = [draft.output.content, draft.output.reasoning, *draft.output.arguments.values()]
-        return sum(map(len, texts)) > LARGE_CHARS
+        return draft.output.num_chars > LARGE_CHARS
     request = draft.request
     num_chars = sum(len(prompt) for prompt in request.prompts if prompt is not None)
     return num_chars + sum(len(message.text) for message in request.messages) > LARGE_CHARS

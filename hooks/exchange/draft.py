@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hooks.applying import ActionRefused, apply_to_output, apply_to_request
+from hooks.applying import ActionRefused, OutputDraft, apply_to_output, apply_to_request
 from hooks.contracts.actions import (
     Action,
     CapsuleMarker,
@@ -15,19 +15,18 @@ from hooks.contracts.actions import (
     Tag,
 )
 from hooks.contracts.points import HookPoint
-from hooks.contracts.view import OutputText, RequestView
+from hooks.contracts.view import RequestView
 from hooks.exchange.capsules import Capsule, capsule_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """`output` is there at OUTPUT, with the characters of it that are `held_chars`. The first reason to stop
-    counts, the last capsule, and of each tag the last value."""
+    """`output` is there at OUTPUT. The first reason to stop counts, the last capsule, and of each tag the
+    last value."""
 
     point: HookPoint
     request: RequestView
-    output: OutputText | None = None
-    held_chars: int = 0
+    output: OutputDraft | None = None
     injections: tuple[InjectText, ...] = ()
     stop: StopReason | None = None
     tags: tuple[tuple[str, str], ...] = ()
@@ -55,7 +54,7 @@ class Draft:
             case InjectText() if self.point is not HookPoint.BEFORE:
                 return replace(self, injections=(*self.injections, action)) if action.text else self
             case _ if self.output is not None:
-                output = apply_to_output(self.output, action, held_chars=self.held_chars)
+                output = apply_to_output(self.output, action)
                 return self if output is self.output else replace(self, output=output)
             case _ if self.point is HookPoint.BEFORE:
                 request = apply_to_request(self.request, action)

@@ -6,8 +6,9 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from hooks.applying import output_draft
 from hooks.conditions import Moment
-from hooks.contracts.decisions import Decision, GenerationVerdict
+from hooks.contracts.decisions import Decision, GenerationVerdict, OutputVerdict
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowRule, WindowSignals
@@ -19,6 +20,7 @@ from hooks.exchange.policy_set import CompiledPolicy, window_rules
 from hooks.guard import CANCELLED, TerminalGuard, TerminalTasks
 
 _NOTHING = GenerationVerdict()
+_NO_CHANGE = OutputVerdict()
 
 
 class RequestExchange:
@@ -77,18 +79,16 @@ class RequestExchange:
         moment = self._asking.moment(HookPoint.MID_GENERATION)
         return await self._verdict(replace(moment, window=signals, choice=choice), policies)
 
-    async def before_output(self, output: OutputText) -> tuple[OutputText, GenerationVerdict]:
+    async def before_output(self, output: OutputText) -> OutputVerdict:
         asking = self._asking
         if HookPoint.OUTPUT not in asking.groups:
-            return output, _NOTHING
+            return _NO_CHANGE
         moment = replace(asking.moment(HookPoint.OUTPUT), output=output, choice=output.choice)
-        draft = Draft(
-            point=HookPoint.OUTPUT, request=asking.request, output=output, held_chars=self._held_chars
-        )
+        draft = Draft(point=HookPoint.OUTPUT, request=asking.request, output=output_draft(output))
         draft, _ = await asking.settle(moment, draft)
         self._capsule = draft.capsule or self._capsule
         assert draft.output is not None
-        return draft.output, _NOTHING if draft.stop is None else GenerationVerdict(stop=draft.stop)
+        return OutputVerdict(draft.output.edits, draft.stop)
 
     def note_injection(self, place: int, *, num_injected: int, num_discarded: int, refusal: str = "") -> None:
         self._asking.log.note_injection(

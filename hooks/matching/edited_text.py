@@ -31,14 +31,18 @@ class _Piece:
 
 class EditedText:
     """`text` is what it is now, `replacements` how it came from the original: in order, apart from each
-    other, in places of the original. Each change costs time in proportion to the changes so far."""
+    other, in places of the original. It is replaced, never changed; that costs time in proportion to the
+    changes so far."""
+
+    __slots__ = ("_pieces", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._pieces = [_Piece(0, len(text), text, True)]
 
-    def replace(self, replacements: Iterable[Replacement]) -> None:
-        """Change the text as it is now; `replacements` are in order and do not overlap."""
+    def replaced(self, replacements: Iterable[Replacement]) -> EditedText:
+        """The text as it is now with other text in some places, which are in order and do not overlap.
+        ValueError where that is not so."""
         rest = _Rest(self._pieces)
         pieces: list[_Piece] = []
         place = 0
@@ -52,8 +56,9 @@ class EditedText:
             pieces.append(_Piece(start, end, one.text, False))
             place = one.end
         pieces += rest.all()
-        self._pieces = pieces
-        self.text = "".join([piece.text for piece in pieces])
+        edited = EditedText("".join([piece.text for piece in pieces]))
+        edited._pieces = pieces
+        return edited
 
     @property
     def replacements(self) -> tuple[Replacement, ...]:

@@ -49,13 +49,9 @@ class Mask:
             raise TooManyMatches
         return joined(found)
 
-    def masked(self, text: str, *, is_json: bool = False, open_from: int | None = None) -> str:
-        """`text` without what is looked for. Of JSON, strings stay strings. `open_from`: more text is to
-        come, and what is found at the very end but begins at this place or behind it is left for then, since
-        it may go on. Raises TooManyMatches."""
+    def masked(self, text: str, *, is_json: bool = False) -> str:
+        """`text` without what is looked for. Of JSON, strings stay strings. Raises TooManyMatches."""
         spans = self.spans(text, is_json=is_json)
-        if open_from is not None and spans and spans[-1].end == len(text) and spans[-1].start >= open_from:
-            spans.pop()
         if not spans:
             return text
         replacement = json.dumps(self.replacement)[1:-1] if is_json else self.replacement

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from hooks.outbound.addresses import may_reach
+from hooks.outbound.signatures import SIGNATURE, signature
 from inference.models import Alert
-from outbound.addresses import may_reach
-from outbound.signatures import SIGNATURE, signature
 
 LIMIT_S = 10.0
 Resolve = Callable[[str, int], list[str]]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from hooks.outbound.addresses import AllowedHosts
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController
 from inference.domain.clock import Clock
@@ -28,7 +29,6 @@ from inference.prompting.prompt import PromptBuilder, PromptPolicy
 from inference.services.engines import Engine, EngineLoader
 from inference.services.media_desk import MediaDesk
 from inference.services.model_catalog import ServedModel
-from outbound.addresses import AllowedHosts
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from urllib.parse import urljoin
 
 import httptools
 
+from hooks.outbound.addresses import AddressRefused, AllowedHosts, WebAddress, is_public
+from hooks.outbound.names import NameResolver
 from inference.domain.media import UnreadableMedia
 from inference.media.limits import MediaLimits
-from outbound.addresses import AddressRefused, AllowedHosts, WebAddress, is_public
-from outbound.names import NameResolver
 
 MAX_REDIRECTS = 3
 MAX_HEADER_BYTES = 64 * 1024

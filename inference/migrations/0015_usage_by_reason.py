@@ -37,7 +37,7 @@ FROM inference_usagebucket GROUP BY 1, 2, 3, 4, 5, 6;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('inference', '0014_cache_retention'),
+        ('inference', '0015_model_admission'),
     ]
 
     operations = [

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from hooks.outbound.signatures import SIGNATURE
 from inference.alerts.webhook import Webhook, WebhookFailed
 from inference.models import Alert
-from outbound.signatures import SIGNATURE
 
 ALERT = Alert(
     id=7, kind="budget", subject="key 3", message="Nearly spent.", opened_at=datetime(2026, 1, 1, tzinfo=UTC)

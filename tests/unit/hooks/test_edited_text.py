@@ -12,7 +12,7 @@ from hooks.matching.edited_text import EditedText, Replacement
 def edited(text: str, *rounds: list[tuple[int, int, str]]) -> EditedText:
     result = EditedText(text)
     for one in rounds:
-        result.replace([Replacement(*replacement) for replacement in one])
+        result = result.replaced([Replacement(*replacement) for replacement in one])
     return result
 
 
@@ -84,6 +84,6 @@ def test_the_replacements_make_the_text_of_the_original(
             end = min(start + size, len(before))
             replacements.append(Replacement(start, end, put))
             place = end
-        text.replace(replacements)
+        text = text.replaced(replacements)
         assert text.text == applied(before, tuple(replacements))
         assert text.text == applied(original, text.replacements)

@@ -20,7 +20,7 @@ from hooks.contracts.actions import (
     Tag,
     TextTarget,
 )
-from hooks.contracts.decisions import DecisionResult, HookDenied, HookFailed
+from hooks.contracts.decisions import DecisionResult, HookDenied, HookFailed, OutputVerdict, TextEdit
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, PolicyMode, PolicyScope
@@ -489,9 +489,9 @@ async def test_output_is_masked_and_may_end_the_answer():
     )
     output = OutputText(choice=0, content="a Secret thing", is_last=True)
 
-    released, verdict = await exchange.before_output(output)
+    verdict = await exchange.before_output(output)
 
-    assert released.content == "a *** thing"
+    assert verdict.edits == (TextEdit(TextTarget.CONTENT, 2, 8, "***"),)
     assert verdict.stop is StopReason.CONTENT_FILTER
     assert output.content == "a Secret thing"
 
@@ -508,7 +508,7 @@ async def test_points_without_policies_change_nothing():
     view, output = chat("hi"), OutputText(choice=0, content="x")
 
     assert await exchange.before(view) is view
-    assert (await exchange.before_output(output))[0] is output
+    assert await exchange.before_output(output) == OutputVerdict()
     assert await exchange.after_prefill(SIGNALS, choice=0) == await exchange.mid_generation(
         window(), choice=0
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hooks.outbound.addresses import AllowedHosts, WebAddress
 from inference.domain.media import UnreadableMedia
 from inference.media.fetching import MAX_REDIRECTS, MediaFetcher
 from inference.media.limits import MediaLimits
-from outbound.addresses import AllowedHosts, WebAddress
 
 PUBLIC = "93.184.216.34"
 LIMITS = MediaLimits(max_bytes=1000, fetch_timeout_s=5)

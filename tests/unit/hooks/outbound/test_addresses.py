@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbound.addresses import AddressRefused, AllowedHosts, is_public, may_reach
+from hooks.outbound.addresses import AddressRefused, AllowedHosts, is_public, may_reach
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from outbound.signatures import signature
+from hooks.outbound.signatures import signature
 
 
 def test_a_signature_depends_on_all_of_it():

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from outbound.names import NameResolver
+from hooks.outbound.names import NameResolver
 
 
 class Names:
