@@ -54,6 +54,7 @@ from skippy_site.model_sizes import sizes_of  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
 from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
+from skippy_site.webhooks import make_webhook_caller  # noqa: E402
 
 
 async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
@@ -174,6 +175,8 @@ _runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
 _last_used = LastUsedBuffer()
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
 _policy_store = make_policy_store()
+_webhook_caller = make_webhook_caller(settings.ENVIRONMENT)
+_watching.metrics.watch_webhooks(_webhook_caller.statistics)
 application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
 lifespan = SiteLifespan(
     _runtime,
@@ -183,5 +186,6 @@ lifespan = SiteLifespan(
     _watching.telemetry,
     live_listener=LiveListener(database_parameters(), _ledger.live),
     policy_store=_policy_store,
+    webhook_caller=_webhook_caller,
     prepare_database=make_partitions,
 )

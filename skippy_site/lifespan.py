@@ -1,4 +1,4 @@
-"""What lives as long as the server: runtime, ledger, telemetry, last-used times, desk of limits, a watch."""
+"""What lives as long as the server: runtime, ledger, telemetry, limits, policies, webhooks, a watch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
 from hooks.store import PolicyStore
+from hooks.webhooks.caller import HttpWebhookCaller
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
@@ -36,6 +37,7 @@ class SiteLifespan:
         *,
         live_listener: LiveListener,
         policy_store: PolicyStore,
+        webhook_caller: HttpWebhookCaller,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -47,6 +49,7 @@ class SiteLifespan:
         self._telemetry = telemetry
         self._live_listener = live_listener
         self._policy_store = policy_store
+        self._webhook_caller = webhook_caller
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
@@ -54,6 +57,7 @@ class SiteLifespan:
         self._telemetry.start()
         await self._ledger.start()
         await self._policy_store.start()
+        self._policy_store.subscribe(lambda policies: self._webhook_caller.use(policies.webhooks.values()))
         await self._runtime.start()
         self._limiting = [asyncio.create_task(self._limit_desk.run())]
         self._tasks = [
@@ -73,6 +77,7 @@ class SiteLifespan:
     async def stop(self) -> None:
         await self._runtime.stop()
         await _end(self._tasks)
+        await self._webhook_caller.close()
         # Last: the ends of requests that the stop itself has ended are records too, and what these had
         # reserved of limits is given back once they are safe.
         await self._ledger.stop()

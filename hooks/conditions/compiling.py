@@ -130,15 +130,15 @@ def _problems(message: str, outline: Outline, point: HookPoint) -> tuple[Conditi
             ConditionProblem(f"{name} is not known at {point.value}.", line, column)
             for (line, column), name in sorted(places.items())
         )
-    found = [
+    found = dict.fromkeys(
         ConditionProblem(_said(what), max(0, int(line)), max(0, int(column)))
         for line, column, what in _PROBLEM.findall(message)
-    ]
+    )
     return tuple(found) or (ConditionProblem("It nests too deeply, or cannot be read."),)
 
 
 def _said(message: str) -> str:
-    message = message.strip().replace(" (in container '')", "")
+    message = message.strip().replace(" (in container '')", "").removesuffix(".")
     if "(double, int)" in message or "(int, double)" in message:
         message += "; a double is compared with 3.0, not with 3"
     return message[:300] + "."

@@ -293,6 +293,29 @@ async def test_an_action_that_fails_takes_back_all_of_its_policy():
     assert exchange.decisions[0].reason == "the text has too many matches"
 
 
+async def test_a_large_text_is_read_and_masked_beside_the_event_loop():
+    text = "ｘ " * 60_000 + "bomb"
+    exchange = exchange_of(
+        policy(BEFORE, Tag("found"), condition="has_word(text.folded, 'bomb')"),
+        policy(BEFORE, MaskText((TextTarget.INPUT,), words=("bomb",))),
+    )
+    turns = 0
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    effective = await exchange.before(chat(text))
+    counting.cancel()
+
+    assert effective.messages[0].text.endswith("ｘ ***")
+    assert exchange.tags == {"found": ""}
+    assert turns > 1
+
+
 async def test_webhooks_of_a_point_run_at_the_same_time_and_stand_where_their_call_stands():
     both = asyncio.Event()
 
