@@ -5,9 +5,9 @@
 
 For each point, and for texts of 2 and of 64 KiB: the median and the 99th percentile, of the thread's own CPU
 time, which is what a firing keeps from everybody else on the event loop. A request's texts are folded once,
-in its first firing: that is part of BEFORE and of TERMINAL here. The conditions read request, principal, texts
-in both forms and signals, each its own; none has a webhook. "open" is what each request pays for the choice
-of its policies, "no policy" what one pays that none concerns.
+in its first firing: that is part of BEFORE and of TERMINAL here. The conditions read request, principal,
+texts in both forms and signals, each its own; none has a webhook. "open" is what each request pays for the
+choice of its policies, "no policy" what one pays that none concerns.
 """
 
 from __future__ import annotations
