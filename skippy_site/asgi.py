@@ -178,14 +178,14 @@ _watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=serve
 _ledger = make_ledger(_clock)
 _recorder = make_recorder(_watching)
 _policy_store = make_policy_store()
+_webhook_caller = make_webhook_caller(settings.ENVIRONMENT)
 _policy_feed = PolicyFeed(
-    _policy_store,
-    make_webhook_caller(settings.ENVIRONMENT),
-    PolicyObserver(_watching.metrics.policies, _recorder),
+    _policy_store, _webhook_caller, PolicyObserver(_watching.metrics.policies, _recorder)
 )
 _runtime = make_runtime(settings.ENVIRONMENT, _ledger, _recorder, _policy_feed.desk, _clock)
 _last_used = LastUsedBuffer()
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
+_watching.metrics.watch_webhooks(_webhook_caller.statistics)
 application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
 lifespan = SiteLifespan(
     _runtime,

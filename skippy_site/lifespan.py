@@ -1,4 +1,4 @@
-"""What lives as long as the server: runtime, ledger, telemetry, last-used times, desk of limits, a watch."""
+"""What lives as long as the server: runtime, ledger, telemetry, limits, policies, webhooks, a watch."""
 
 from __future__ import annotations
 

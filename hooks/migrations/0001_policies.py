@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'webhook',
                 'ordering': ['pk'],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('name', ''), _negated=True), models.Q(('url', ''), _negated=True)), name='webhook_not_empty'), models.CheckConstraint(condition=models.Q(('deadline_s__gt', 0), ('deadline_s__lte', 30.0)), name='webhook_deadline_range'), models.CheckConstraint(condition=models.Q(('max_answer_bytes__gte', 1), ('max_answer_bytes__lte', 1048576), ('max_body_bytes__gte', 1), ('max_body_bytes__lte', 8388608), ('max_in_flight__gte', 1), ('max_in_flight__lte', ), ('max_retries__lte', )), name='webhook_bounds'), models.CheckConstraint(condition=models.Q(('revision__gte', 1)), name='webhook_revision')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('name', ''), _negated=True), models.Q(('url', ''), _negated=True)), name='webhook_not_empty'), models.CheckConstraint(condition=models.Q(('deadline_s__gt', 0), ('deadline_s__lte', 30.0)), name='webhook_deadline_range'), models.CheckConstraint(condition=models.Q(('max_answer_bytes__gte', 1), ('max_answer_bytes__lte', 1048576), ('max_body_bytes__gte', 1), ('max_body_bytes__lte', 8388608), ('max_in_flight__gte', 1), ('max_in_flight__lte', 1000), ('max_retries__lte', 5)), name='webhook_bounds'), models.CheckConstraint(condition=models.Q(('revision__gte', 1)), name='webhook_revision')],
             },
         ),
     ]

@@ -16,9 +16,11 @@ from inference.domain.signals import SignalRequest
 from inference.hooking.asking import NotePhase, PolicyAsking
 from inference.hooking.choice_hooks import ChoiceHooks, InterruptibleText, Tokenize
 from inference.hooking.effective import effective_request
+from inference.hooking.output_gate import OutputGate
 from inference.hooking.signals import signal_request
 from inference.hooking.views import num_view_bytes, request_view
 from inference.openai.protocol import OutputRequest
+from inference.parsing.released_tokens import ReleasedTokens
 
 R = TypeVar("R", bound=OutputRequest)
 
@@ -64,3 +66,10 @@ class RequestHooks:
             is_constrained=is_constrained,
             tokenize=tokenize,
         )
+
+    def output_gate(self, index: int, *, is_stream: bool, tokens: ReleasedTokens | None) -> OutputGate | None:
+        """The way out of the choice `index`; None where nobody looks at what is put out. `tokens` are there
+        where tokens are asked for."""
+        if not self.exchange.wants(HookPoint.OUTPUT):
+            return None
+        return OutputGate(self.exchange, self._asking, choice=index, is_stream=is_stream, tokens=tokens)

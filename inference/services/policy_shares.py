@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from hooks.contracts.points import HookPoint
 from inference.domain.requests import GenerationRequest
 from inference.hooking.choice_hooks import ChoiceHooks
-from inference.hooking.request_hooks import RequestHooks
 from inference.openai.protocol import ChatRequest, OutputRequest
 from inference.parsing.answer_reader import AnswerReader
+from inference.parsing.released_tokens import LateTokens, ReleasedTokens, TextTokens
 from inference.services.caller import Caller
 from inference.services.choices import ChoicePolicies
 from inference.services.model_catalog import ServedModel
-from inference.services.output_gate import OutputGate
 from inference.services.prompt_pool import PromptPool
 
 
@@ -50,16 +48,14 @@ class PolicyShares:
                 is_constrained=_is_held_to_a_form(request),
                 tokenize=tokenize,
             )
-        return ChoicePolicies(hooks, _output_gate(caller.hooks, index, reader, is_stream=request.is_stream))
+        gate = caller.hooks.output_gate(index, is_stream=request.is_stream, tokens=_released_tokens(reader))
+        return ChoicePolicies(hooks, gate)
 
 
-def _output_gate(
-    hooks: RequestHooks, index: int, reader: AnswerReader, *, is_stream: bool
-) -> OutputGate | None:
-    """None where nobody looks at what is put out."""
-    if not hooks.exchange.wants(HookPoint.OUTPUT):
+def _released_tokens(reader: AnswerReader) -> ReleasedTokens | None:
+    if not reader.has_tokens:
         return None
-    return OutputGate(hooks.exchange, choice=index, is_stream=is_stream, is_parsed=reader.is_parsed)
+    return LateTokens() if reader.is_parsed else TextTokens()
 
 
 def _is_held_to_a_form(request: OutputRequest) -> bool:
