@@ -53,7 +53,7 @@ def output_draft(output: OutputText) -> OutputDraft:
 
 
 def apply_to_output(draft: OutputDraft, action: Action) -> OutputDraft:
-    """The draft with it; the same object where it changes nothing. Raises TooManyMatches."""
+    """The draft with it; the same object where it changes nothing. Raises MaskFailed."""
     match action:
         case MaskText():
             return _masked(draft, action)

@@ -1,8 +1,8 @@
 """The phases of a request that are worth a span of their own, beside what admission tells.
 
-Where a request's time goes before and after the engine: template, tokenizer, prompt as a whole, the
+Where a request's time goes before and after the engine: template, tokenizer, prompt as a whole, policies, the
 writing of the answer. Only a trace shows them (debug level), so an event is made and forgotten where
-nobody traces.
+nobody traces; but for PoliciesConcluded, which no record tells.
 """
 
 from __future__ import annotations
@@ -70,4 +70,23 @@ class PoliciesAsked:
     choice: int | None = None
 
 
-PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | MediaEncoded | ResponseBuilt | PoliciesAsked
+@dataclass(frozen=True, slots=True)
+class PoliciesConcluded:
+    """Policies at the end of a request came to something, when its record was written already: their names,
+    and those of the tags that they gave."""
+
+    request_id: str
+    elapsed_s: float
+    policies: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+PhaseEvent = (
+    ChatTemplateRendered
+    | Tokenized
+    | PromptPrepared
+    | MediaEncoded
+    | ResponseBuilt
+    | PoliciesAsked
+    | PoliciesConcluded
+)

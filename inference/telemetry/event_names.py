@@ -24,6 +24,7 @@ from inference.domain.phases import (
     MediaEncoded,
     PhaseEvent,
     PoliciesAsked,
+    PoliciesConcluded,
     PromptPrepared,
     ResponseBuilt,
     Tokenized,
@@ -60,11 +61,12 @@ _NAMES = {
     MediaEncoded: "stage.openai_media_prefill",
     ResponseBuilt: "stage.openai_response_build",
     PoliciesAsked: "stage.openai_hooks",
+    PoliciesConcluded: "stage.openai_hooks_terminal",
     RequestSummary: "stage.openai_request_summary",
 }
 TOKEN_ADMIT_EVENT = "stage.openai_generation_token_admit"  # noqa: S105 (no password)
 REQUEST_SUMMARY = _NAMES[RequestSummary]
-_SUMMARY_EVENTS = (Rejected, ConcurrencyAdapted, LaneFreed, RequestSummary)
+_SUMMARY_EVENTS = (Rejected, ConcurrencyAdapted, LaneFreed, PoliciesConcluded, RequestSummary)
 
 Happened = AdmissionEvent | PhaseEvent | RequestSummary
 
@@ -157,6 +159,9 @@ def _phase(event: PhaseEvent) -> dict[str, Attribute | None]:
             found["skippy.hooks.point"] = event.point
             found["skippy.hooks.decisions"] = event.num_decisions
             found["skippy.hooks.choice"] = event.choice
+        case PoliciesConcluded():
+            found["skippy.hooks.policies"] = ", ".join(event.policies)
+            found["skippy.hooks.tags"] = ", ".join(event.tags) or None
     return found
 
 
