@@ -19,7 +19,7 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.speculation_settings import DraftSettings
+from skippy_site.hook_settings import HookSettings
 from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,7 +32,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(HookSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -300,6 +300,7 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
             if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
         self.check_speculation()
+        self.check_hooks()
         engine_config(self)
 
     @property

@@ -36,7 +36,9 @@ NEEDS_SERVICES = tuple(ROOT / name for name in ("integration", "contract", "brow
 NEEDS_NONE = (ROOT / "integration" / "supervisor", ROOT / "integration" / "backup")
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_reset_sequences", "live_server"})
 # Settings of the person's shell must not change results; these choose what is tested.
-KEPT_VARIABLES = frozenset({"SKIPPY_PG_BIN", "SKIPPY_MODEL", "SKIPPY_SERVER", "SKIPPY_TEST_MODEL"})
+KEPT_VARIABLES = frozenset(
+    {"SKIPPY_PG_BIN", "SKIPPY_MODEL", "SKIPPY_SERVER", "SKIPPY_TEST_MODEL", "SKIPPY_SCREENSHOTS"}
+)
 FOLDER_PREFIX = "skippy-test-"
 START_LIMIT_S = 60.0
 

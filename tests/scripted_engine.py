@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,16 +22,20 @@ from inference.domain.events import (
     Failed,
     Finished,
     FinishReason,
+    Injected,
     PromptScores,
+    Signals,
     Started,
     TokenBatch,
 )
+from inference.domain.injection import InjectionRefusal
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.media import MediaProjector
 from inference.domain.model import ModelDescription
 from inference.domain.model_settings import ModelSettings
 from inference.domain.rejection_reason import RejectionReason
 from inference.domain.requests import GenerationRequest
+from inference.domain.signals import SignalWindow, TokenSignal
 from inference.domain.timings import Timings
 from inference.domain.tokenizer import InfillTokens
 from inference.engine.config import EngineConfig
@@ -98,7 +103,7 @@ class ScriptedCompiler:
 
 
 class ScriptedHandle:
-    """A handle that a test feeds."""
+    """A handle that a test feeds. What is said behind signals that hold it comes when it is resumed."""
 
     def __init__(self, request: GenerationRequest, deadline_ts: float | None) -> None:
         self.request = request
@@ -106,20 +111,56 @@ class ScriptedHandle:
         self.is_cancelled = False
         self.completed: list[Timings] = []
         self.holds: set[HoldReason] = set()
+        self.injections: list[tuple[int, ...]] = []
+        self.injection_refusal: InjectionRefusal | None = None
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        # What is still to come; while it stands still for signals, the token of these is first, or was taken.
+        self._later: deque[Event] = deque()
+        self._stands_still = False
+        self._has_token = False
         self._on_released: list[Callable[[], None]] = []
         self._is_released = False
         self.release_on_cancel = True
 
     def start(self) -> ScriptedHandle:
-        self._events.put_nowait(Started(at_ts=1001.0))
+        return self._add(Started(at_ts=1001.0))
+
+    def _add(self, event: Event) -> ScriptedHandle:
+        self._later.append(event)
+        self._go_on()
         return self
 
+    def _go_on(self) -> None:
+        while self._later and not self._stands_still:
+            event = self._later.popleft()
+            self._events.put_nowait(event)
+            if isinstance(event, Finished | Failed):
+                self.release()
+            if isinstance(event, Signals) and event.is_held:
+                self._stands_still = self._has_token = True
+                self.holds.add(HoldReason.HOOK)
+
+    def signal(
+        self,
+        signal: TokenSignal | SignalWindow,
+        token: str,
+        *,
+        num_decoded: int = 1,
+        is_held: bool = True,
+        others: tuple[SignalWindow, ...] = (),
+    ) -> ScriptedHandle:
+        """Tell how sure it is. `token` was drawn with that: it comes, or is thrown away, later."""
+        self._later.append(Signals(signal, num_decoded, is_held, 1001.8, others))
+        return self.say(token)
+
     def say(self, text: str, *, num_drafted: int = 0, num_accepted: int = 0) -> ScriptedHandle:
-        token_ids = tuple(text.encode())
+        return self.say_bytes(text.encode(), num_drafted=num_drafted, num_accepted=num_accepted)
+
+    def say_bytes(self, data: bytes, *, num_drafted: int = 0, num_accepted: int = 0) -> ScriptedHandle:
+        """Also parts of characters."""
+        token_ids = tuple(data)
         logprobs = tuple(map(self._logprobs, token_ids)) if self.request.num_top_logprobs is not None else ()
-        self._events.put_nowait(TokenBatch(token_ids, 1002.0, logprobs, num_drafted, num_accepted))
-        return self
+        return self._add(TokenBatch(token_ids, 1002.0, logprobs, num_drafted, num_accepted))
 
     def _logprobs(self, token_id: int) -> TokenLogprobs:
         """Each byte is as likely as it says; instead of it, the answer might have ended."""
@@ -132,18 +173,20 @@ class ScriptedHandle:
         for size in (*sizes, len(scores)):
             batch, scores = scores[:size], scores[size:]
             if batch:
-                self._events.put_nowait(PromptScores(tuple(batch), 1001.5))
+                self._add(PromptScores(tuple(batch), 1001.5))
         return self
 
     def finish(self, reason: FinishReason = FinishReason.STOP) -> ScriptedHandle:
-        self._events.put_nowait(Finished(reason, at_ts=1003.0))
-        self.release()
-        return self
+        return self._add(Finished(reason, at_ts=1003.0))
 
     def fail(self, error: SkippyError) -> ScriptedHandle:
-        self._events.put_nowait(Failed(error, at_ts=1003.0))
-        self.release()
-        return self
+        """At once, also while it stands still."""
+        self._later.clear()
+        self._stands_still = False
+        return self._add(Failed(error, at_ts=1003.0))
+
+    def tell(self, event: Event) -> ScriptedHandle:
+        return self._add(event)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
@@ -177,6 +220,25 @@ class ScriptedHandle:
 
     def resume(self, reason: HoldReason) -> None:
         self.holds.discard(reason)
+        if reason is HoldReason.HOOK:
+            self._stands_still = False
+            self._go_on()
+
+    def inject(self, token_ids: tuple[int, ...]) -> None:
+        """Answered as the engine would, or with `injection_refusal`; what was taken is in `injections`."""
+        refusal = self.injection_refusal if self._stands_still else InjectionRefusal.NOT_HELD
+        if refusal is None and not token_ids:
+            refusal = InjectionRefusal.EMPTY
+        if refusal is None and any(token_id >= 256 for token_id in token_ids):
+            refusal = InjectionRefusal.CONTROL_TOKEN
+        if refusal is not None:
+            self._events.put_nowait(Injected(0, 0, refusal, at_ts=1001.9))
+            return
+        if self._has_token:
+            self._later.popleft()
+        self._events.put_nowait(Injected(len(token_ids), int(self._has_token), "", at_ts=1001.9))
+        self._has_token = False
+        self.injections.append(token_ids)
 
 
 class ScriptedEngine:

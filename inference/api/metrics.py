@@ -115,6 +115,8 @@ def _gauges(id: str, held: ModelStatistics | None, *, is_ready: bool) -> ModelGa
         total_steps=engine.total_steps,
         total_drafted_tokens=engine.total_drafted_tokens,
         total_accepted_tokens=engine.total_accepted_tokens,
+        total_injected_tokens=engine.total_injected_tokens,
+        total_discarded_tokens=engine.total_discarded_tokens,
         total_failed_steps=engine.total_failed_steps,
         total_integrity_faults=engine.total_integrity_faults,
         cold=engine.cold,

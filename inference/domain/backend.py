@@ -34,6 +34,12 @@ class GenerationHandle(Protocol):
     says so) and stands still. `resume()` takes one reason away. The engine knows no time limit for
     this: whoever holds sees to it that it ends.
 
+    `inject()` puts tokens into a sequence that stands still for `Signals`, before it is resumed: the token
+    that these came with is thrown away, and the answer goes on behind the last of those put in. May be
+    called again before `resume(HoldReason.HOOK)`; they follow each other. Each call is answered by one
+    Injected, unless the request has not started or has ended. They take room in the context, not of
+    `max_tokens`; where both do not fit, the answer ends earlier.
+
     Whoever has read the whole answer tells with `note_completed` what it took, which is how admission
     learns to predict; time in which the sequence was held for its reader is not in it.
     """
@@ -57,6 +63,8 @@ class GenerationHandle(Protocol):
     def hold(self, reason: HoldReason) -> None: ...
 
     def resume(self, reason: HoldReason) -> None: ...
+
+    def inject(self, token_ids: tuple[int, ...]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

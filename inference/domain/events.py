@@ -1,4 +1,5 @@
-"""What the engine tells a request's owner, in this order: Started, PromptScores*, (Signals? TokenBatch)*,
+"""What the engine tells a request's owner, in this order: Started, PromptScores*, then any number of
+TokenBatch, Signals TokenBatch, or Signals Injected+ (TokenBatch where none of them took its token away), and
 one ending.
 
 An ending is Finished or Failed, and when it comes, lane and cells are free. After `cancel()` the owner
@@ -65,13 +66,30 @@ class Signals:
     """How sure the model was, for those who asked: of the first token, or of the last ones.
 
     Comes before the batch of the token that it was drawn with, the `num_decoded`th of the answer, so
-    that a hook may still decide about that one. Where `is_held`, nothing more is computed until the
-    handle's `resume(HoldReason.HOOK)`; an answer that ends with this token is not held.
+    that a hook may still decide about that one. Where `is_held`, neither that batch comes nor is anything
+    more computed until the handle's `resume(HoldReason.HOOK)`, and tokens may be injected instead of it; an
+    answer that ends with this token is not held. Tokens that were injected are not counted.
+
+    `others` are windows beside `signal`, of rules that fired at the same token and count differently.
     """
 
     signal: TokenSignal | SignalWindow
     num_decoded: int
     is_held: bool
+    at_ts: float
+    others: tuple[SignalWindow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """What became of one `inject()`: `num_injected` tokens entered the sequence, and `num_discarded` of the
+    answer (the one that the signals came with, once) were thrown away for them. With a `refusal` (one of
+    InjectionRefusal) nothing happened. Neither kind of token is in any TokenBatch, or counts as generated.
+    """
+
+    num_injected: int
+    num_discarded: int
+    refusal: str
     at_ts: float
 
 
@@ -98,7 +116,7 @@ class Dropped:
     at_ts: float
 
 
-Event = Started | PromptScores | Signals | TokenBatch | Finished | Failed | Dropped
+Event = Started | PromptScores | Signals | Injected | TokenBatch | Finished | Failed | Dropped
 
 
 @dataclass(frozen=True, slots=True)

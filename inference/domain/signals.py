@@ -7,31 +7,53 @@ the first token is than the second.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-# What hooks were first written for.
-DEFAULT_WINDOW_TOKENS = 16
 MAX_WINDOW_TOKENS = 1024
 # The margin over a token that is as good as impossible, or not there; JSON has no infinity.
 MAX_MARGIN = 9999.0
 
 
 @dataclass(frozen=True, slots=True)
+class SignalRule:
+    """When a window of the last `window_tokens` tokens is told: with at least `min_decoded` tokens of the
+    answer, at least `min_between` since this rule told one last, and where a share of `min_high_share` of the
+    window's tokens had an entropy above `high_entropy`, or `min_repetitions` of them equal the one before
+    them. `every_tokens`: at each multiple of so many tokens, too, whatever the window says; 0: not.
+
+    The defaults are those of the service that hooks were first written for; an entropy of 4 is about as
+    unsure as between 55 equally likely tokens. Raises ValueError for numbers that make no sense.
+    """
+
+    window_tokens: int = 16
+    min_decoded: int = 12
+    min_between: int = 32
+    high_entropy: float = 4.0
+    min_high_share: float = 0.75
+    min_repetitions: int = 3
+    every_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window_tokens <= MAX_WINDOW_TOKENS:
+            raise ValueError(f"a window has 1 to {MAX_WINDOW_TOKENS} tokens, not {self.window_tokens}")
+        if min(self.min_decoded, self.min_between, self.min_repetitions, self.every_tokens) < 0:
+            raise ValueError(f"a rule counts from 0 on: {self}")
+        if not (math.isfinite(self.high_entropy) and math.isfinite(self.min_high_share)):
+            raise ValueError(f"a rule needs numbers: {self}")
+
+
+@dataclass(frozen=True, slots=True)
 class SignalRequest:
-    """What to tell of one sequence: of its first token, and of the last `window_tokens` tokens (0:
-    never) whenever the model is lost or repeats itself (inference/engine/signals.py has the rule).
+    """What to tell of one sequence: of its first token, and of its last ones where one of the `rules` fires.
 
     `wants_hold`: with each of these the engine holds the sequence (HoldReason.HOOK), so that the next
     token is computed only after `resume()`.
     """
 
     wants_first_token: bool = True
-    window_tokens: int = DEFAULT_WINDOW_TOKENS
+    rules: tuple[SignalRule, ...] = (SignalRule(),)
     wants_hold: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.window_tokens <= MAX_WINDOW_TOKENS:
-            raise ValueError(f"a window has 0 to {MAX_WINDOW_TOKENS} tokens, not {self.window_tokens}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +66,9 @@ class TokenSignal:
 
 @dataclass(frozen=True, slots=True)
 class SignalWindow:
-    """Over the last `num_tokens` tokens. `num_high_entropy` of them had an entropy above the rule's
-    bound; `num_repetitions` is how often a token equals the one before it."""
+    """Over the last `num_tokens` tokens that the model drew. `num_high_entropy` of them had an entropy above
+    the rules' bound; `num_repetitions` is how often a token equals the one before it. `rules` are those that
+    fired, as their places in the request, rising; they agree in the size of the window and the bound."""
 
     num_tokens: int
     mean_entropy: float
@@ -54,3 +77,4 @@ class SignalWindow:
     min_margin: float
     num_high_entropy: int
     num_repetitions: int
+    rules: tuple[int, ...] = (0,)

@@ -132,6 +132,9 @@ class EngineClient:
     def resume(self, submission: Submission, reason: HoldReason) -> None:
         self._thread.resume(submission, reason)
 
+    def inject(self, submission: Submission, token_ids: tuple[int, ...]) -> None:
+        self._thread.inject(submission, token_ids)
+
     # -- from the engine thread -----------------------------------------------------------------
 
     def _receive(self, events: list[tuple[EventSink, Event]]) -> None:

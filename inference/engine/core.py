@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable
 
 from inference.domain.admission import AdmissionSource, EventSink, Grant, Submission
-from inference.domain.backend import HoldReason
 from inference.domain.clock import Clock
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable, SkippyError
 from inference.domain.events import (
@@ -21,7 +20,6 @@ from inference.domain.events import (
     Failed,
     Finished,
     FinishReason,
-    Signals,
     Started,
     TokenBatch,
 )
@@ -30,7 +28,8 @@ from inference.engine.counters import EngineCounters
 from inference.engine.drafting.draft_governor import DraftGovernor
 from inference.engine.drafting.draft_verdict import apply_run
 from inference.engine.drafting.speculation import Speculation
-from inference.engine.inbox import Inbox
+from inference.engine.inbox import Inbox, InjectionOrder
+from inference.engine.injection import Injector
 from inference.engine.kv_memory import KvMemory
 from inference.engine.lanes import LanePool
 from inference.engine.measured_runner import MeasuredRunner
@@ -79,6 +78,7 @@ class EngineCore:
         self._events: list[tuple[EventSink, Event]] = []
         self._end_token_ids = runner.end_token_ids
         self._counters = EngineCounters()
+        self._injector = Injector(runner, self._counters)
         self._meter = StepMeter(clock.monotonic())
         self._steps = MeasuredRunner(
             runner, clock, self._counters, self._meter, pacer=self._pacer, speculation=self._speculation
@@ -122,12 +122,22 @@ class EngineCore:
                 self._end(sequence, Dropped(self._clock.monotonic()))
 
     def _hold_and_resume(self) -> None:
-        for submission in self.inbox.take_holds():
+        for submission, order in self.inbox.take_orders():
             sequence = self._active.get(submission)
-            if sequence is not None and submission.holds:
+            if sequence is None:
+                continue
+            now_ts = self._clock.monotonic()
+            if isinstance(order, InjectionOrder):
+                event = self._injector.inject(sequence, order.token_ids, now_ts)
+                self._events.append((sequence.sink, event))
+                continue
+            self._events.extend([(sequence.sink, one) for one in self._injector.release(sequence, now_ts)])
+            if submission.holds:
                 self._hold(sequence)
-            elif sequence is not None and sequence.state is HELD:
+            elif sequence.state is HELD:
                 self._scheduler.unhold(sequence)
+        # Whoever waited for a hook's word has what it let through now, and not behind the next batch.
+        self._flush()
 
     def _hold(self, sequence: Sequence) -> None:
         """Let it stand still with what it has, or finds where it waited for more."""
@@ -205,14 +215,18 @@ class EngineCore:
                 continue
             num_generated = sequence.append(token_id)
             self._counters.num_generated_tokens += 1
-            if sequence.watch is not None:
-                self._tell_signals(sequence, sequence.observe(result.signals.get(index), now_ts))
             logprobs = (all_logprobs[index],) if index in all_logprobs else ()
             forced = all_forced.get(index, ())
             if forced:
                 num_generated = sequence.append_forced(forced)
                 self._counters.num_generated_tokens += len(forced)
-            events.append((sequence.sink, TokenBatch((token_id, *forced), now_ts, logprobs)))
+            batch = TokenBatch((token_id, *forced), now_ts, logprobs)
+            if sequence.watch is not None and self._injector.withholds(
+                sequence, batch, result, index, events
+            ):
+                self._hold(sequence)
+                continue
+            events.append((sequence.sink, batch))
             if index in result.ended:
                 self._end(sequence, Finished(FinishReason.STOP, now_ts))
             elif num_generated >= sequence.max_tokens:
@@ -228,14 +242,6 @@ class EngineCore:
             self._events.append((drafted.sequence.sink, batch))
             if ending is not None:
                 self._end(drafted.sequence, ending)
-
-    def _tell_signals(self, sequence: Sequence, event: Signals | None) -> None:
-        """Where its hook is to hear of its last token, say it and let the sequence stand still."""
-        if event is not None:
-            self._events.append((sequence.sink, event))
-            if event.is_held:
-                sequence.submission.holds.add(HoldReason.HOOK)
-                self._hold(sequence)
 
     def _make_room(self) -> None:
         """Cells ran out: those that nobody uses now go first. Then somebody gives up its own, and is

@@ -26,6 +26,8 @@ class EngineCounters:
     num_preemptions: int = 0
     num_prefill_tokens: int = 0
     num_generated_tokens: int = 0
+    num_injected_tokens: int = 0
+    num_discarded_tokens: int = 0
     last_step_ts: float = 0.0
 
     def snapshot(
@@ -61,6 +63,8 @@ class EngineCounters:
             total_preemptions=self.num_preemptions,
             total_prefill_tokens=self.num_prefill_tokens,
             total_generated_tokens=self.num_generated_tokens,
+            total_injected_tokens=self.num_injected_tokens,
+            total_discarded_tokens=self.num_discarded_tokens,
             total_drafted_tokens=speculation.num_drafted_tokens,
             total_accepted_tokens=speculation.num_accepted_tokens,
             last_step_ts=self.last_step_ts,

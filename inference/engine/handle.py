@@ -36,6 +36,8 @@ class HandleOwner(Protocol):
 
     def resume(self, submission: Submission, reason: HoldReason) -> None: ...
 
+    def inject(self, submission: Submission, token_ids: tuple[int, ...]) -> None: ...
+
     def forget(self, handle: EngineHandle) -> None: ...
 
 
@@ -166,6 +168,11 @@ class EngineHandle:
         """Take one reason back."""
         if not self._has_ended and not self._is_cancelled:
             self._client.resume(self.submission, reason)
+
+    def inject(self, token_ids: tuple[int, ...]) -> None:
+        """Let the answer go on behind these, instead of behind the token that the signals came with."""
+        if not self._has_ended and not self._is_cancelled:
+            self._client.inject(self.submission, token_ids)
 
     def queued(self, ticket: Ticket) -> None:
         self._ticket = ticket

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from inference.domain.admission import Submission
 from inference.domain.backend import HoldReason
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOrder:
+    """Hold a sequence for one more reason, or resume it for one less."""
+
+    reason: HoldReason
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionOrder:
+    """Put tokens into a sequence that stands still for its signals."""
+
+    token_ids: tuple[int, ...]
 
 
 class Inbox:
@@ -15,8 +31,8 @@ class Inbox:
 
     def __init__(self) -> None:
         self._cancelled: deque[Submission] = deque()
-        # To hold (True) or to resume, and for which reason.
-        self._holds: deque[tuple[Submission, HoldReason, bool]] = deque()
+        # One line for both, since what is injected belongs before the resuming that was asked after it.
+        self._orders: deque[tuple[Submission, HoldOrder | InjectionOrder]] = deque()
         self.on_wake: Callable[[], None] = lambda: None
         """What makes the engine thread look; set by whoever runs it."""
 
@@ -30,27 +46,32 @@ class Inbox:
 
     def hold(self, submission: Submission, reason: HoldReason) -> None:
         """Let its sequence stand still from the next step on, for one more reason."""
-        self._holds.append((submission, reason, True))
+        self._orders.append((submission, HoldOrder(reason, is_held=True)))
 
     def resume(self, submission: Submission, reason: HoldReason) -> None:
         """One reason less; without any, its sequence goes on at the next step."""
-        self._holds.append((submission, reason, False))
+        self._orders.append((submission, HoldOrder(reason, is_held=False)))
+
+    def inject(self, submission: Submission, token_ids: tuple[int, ...]) -> None:
+        """Put these into its sequence, in order with what is asked before and behind."""
+        self._orders.append((submission, InjectionOrder(token_ids)))
 
     def take_cancelled(self) -> Iterator[Submission]:
         """What was cancelled since the last time."""
         while self._cancelled:
             yield self._cancelled.popleft()
 
-    def take_holds(self) -> Iterator[Submission]:
-        """What was asked to be held or to go on, with its `holds` brought up to date: a submission
-        keeps its reasons itself, so those that wait in the queue need no place here."""
-        while self._holds:
-            submission, reason, is_held = self._holds.popleft()
-            if is_held:
-                submission.holds.add(reason)
-            else:
-                submission.holds.discard(reason)
-            yield submission
+    def take_orders(self) -> Iterator[tuple[Submission, HoldOrder | InjectionOrder]]:
+        """What was asked since the last time, in order. The `holds` of a submission are brought up to date:
+        it keeps its reasons itself, so those that wait in the queue need no place here."""
+        while self._orders:
+            submission, order = self._orders.popleft()
+            if isinstance(order, HoldOrder):
+                if order.is_held:
+                    submission.holds.add(order.reason)
+                else:
+                    submission.holds.discard(order.reason)
+            yield submission, order
 
     def __repr__(self) -> str:
-        return f"<Inbox {len(self._cancelled)} cancelled, {len(self._holds)} to hold or resume>"
+        return f"<Inbox {len(self._cancelled)} cancelled, {len(self._orders)} orders>"

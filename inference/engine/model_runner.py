@@ -39,6 +39,16 @@ class ModelRunner(Protocol):
         ...
 
     @property
+    def control_token_ids(self) -> frozenset[int]:
+        """Those that end an answer, mark roles, or are no text in any other way."""
+        ...
+
+    @property
+    def max_sequence_tokens(self) -> int:
+        """Prompt and answer of one sequence: as many as the model was trained for, and at most all cells."""
+        ...
+
+    @property
     def memory(self) -> tuple[DeviceMemory, ...]:
         """What the model takes on each device, as it was after loading; from any thread."""
         ...
@@ -61,6 +71,11 @@ class ModelRunner(Protocol):
     def run(self, plan: StepPlan) -> StepResult:
         """Compute one batch and draw the wanted tokens; say how likely they were and how sure the
         model was where a sequence asks. May raise: the step then counts as FAILED."""
+        ...
+
+    def inject(self, sequence_id: int, token_ids: tuple[int, ...], *, takes_back: bool) -> None:
+        """These follow what was drawn for a sequence, or, where it `takes_back`, stand instead of the last
+        token that was: penalties and counts go by that. Its random state stays. Nothing is computed."""
         ...
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inference.domain.admission import EventSink, Grant, Submission
-from inference.domain.events import PromptScores, Signals
+from inference.domain.events import PromptScores, Signals, TokenBatch
 from inference.domain.logprobs import TokenLogprobs
 from inference.domain.requests import GenerationRequest
 from inference.domain.signals import TokenSignal
@@ -60,14 +60,15 @@ class InvalidTransition(RuntimeError):
 class Sequence:
     """The one owner of a sequence's state. Used by the engine thread only.
 
-    Its tokens are the prompt and what was generated. `num_computed` of them have their KV in cells;
-    a step computes some of the rest, and where that reaches the last token, the next one is drawn.
-    So decoding is just prefill with one token left, tokens that a constraint forces are a short prefill,
-    and coming back after a preemption is prefill of everything that is known.
+    Its tokens are the prompt, what was generated, and what was injected between. `num_computed` of them
+    have their KV in cells; a step computes some of the rest, and where that reaches the last token, the
+    next one is drawn.
+    So decoding is just prefill with one token left, tokens that a constraint forces or a hook injects are a
+    short prefill, and coming back after a preemption is prefill of everything that is known.
     """
 
     __slots__ = (
-        "_generated",
+        "_behind_prompt",
         "_known",
         "adapters",
         "grant",
@@ -78,6 +79,7 @@ class Sequence:
         "next_place",
         "num_awaited",
         "num_computed",
+        "num_injected",
         "num_preemptions",
         "num_promised",
         "num_prompt_tokens",
@@ -92,6 +94,7 @@ class Sequence:
         "state",
         "submission",
         "watch",
+        "withheld",
     )
 
     def __init__(self, grant: Grant, lane: Lane, *, order: int, sequence_id: int | None = None) -> None:
@@ -117,6 +120,10 @@ class Sequence:
         self.max_tokens = request.max_tokens
         self.adapters = request.adapters
         self.watch = None if request.signals is None else SignalWatch(request.signals)
+        # While it stands still for signals (injection.py): what was drawn with them, if that still counts.
+        self.withheld: tuple[TokenBatch, ...] | None = None
+        # How many of the tokens behind its prompt were put in by hooks: they are not generated.
+        self.num_injected = 0
         self.num_computed = 0
         # Tokens of the prompt that are known to be as likely as they are, or of which nobody asks that.
         self.num_scored = self.num_prompt_tokens if request.num_prompt_logprobs is None else 1
@@ -130,15 +137,15 @@ class Sequence:
         self.sibling_place = 0
         self.state = PREFILLING
         self._known: TokenArray = np.array(request.prompt_token_ids, dtype=np.int32)
-        self._generated: list[int] = []
+        self._behind_prompt: list[int] = []
 
     @property
     def num_generated(self) -> int:
-        return len(self._generated)
+        return len(self._behind_prompt) - self.num_injected
 
     @property
     def num_tokens(self) -> int:
-        return self.num_prompt_tokens + len(self._generated)
+        return self.num_prompt_tokens + len(self._behind_prompt)
 
     @property
     def num_remaining(self) -> int:
@@ -165,7 +172,7 @@ class Sequence:
     @property
     def last_token_id(self) -> int:
         """The token that a decoding sequence computes next."""
-        return self._generated[-1]
+        return self._behind_prompt[-1]
 
     def pending(self, num_tokens: int) -> TokenArray:
         """The next `num_tokens` tokens to compute, int32, as a view or a copy."""
@@ -174,19 +181,19 @@ class Sequence:
     def first(self, num_tokens: int) -> TokenArray:
         """Its first `num_tokens` tokens, int32; the array is never changed later."""
         if num_tokens > len(self._known):
-            tail = self._generated[len(self._known) - self.num_prompt_tokens :]
+            tail = self._behind_prompt[len(self._known) - self.num_prompt_tokens :]
             self._known = np.concatenate([self._known, np.array(tail, dtype=np.int32)])
         return self._known[:num_tokens]
 
     @property
     def num_left_to_generate(self) -> int:
-        return self.max_tokens - len(self._generated)
+        return self.max_tokens - self.num_generated
 
     def known_from(self, begin: int, max_tokens: int) -> SequenceOf[int]:
-        """Its tokens from number `begin` on, at most `max_tokens`; what was generated comes by itself."""
+        """Its tokens from number `begin` on, at most `max_tokens`; its prompt's come by themselves."""
         num_prompt = self.num_prompt_tokens
         if begin >= num_prompt:
-            return self._generated[begin - num_prompt : begin - num_prompt + max_tokens]
+            return self._behind_prompt[begin - num_prompt : begin - num_prompt + max_tokens]
         return self.request.prompt_token_ids[begin : begin + max_tokens]
 
     @property
@@ -236,40 +243,60 @@ class Sequence:
     def append(self, token_id: int) -> int:
         """A token was drawn after everything known was computed: from now on it decodes. Returns how
         many were generated."""
-        generated = self._generated
-        if self.num_computed != self.num_prompt_tokens + len(generated):
+        known = self._behind_prompt
+        if self.num_computed != self.num_prompt_tokens + len(known):
             raise InvalidTransition(f"{self!r} drew a token before all others were computed")
-        generated.append(token_id)
+        known.append(token_id)
         self.state = DECODING
-        return len(generated)
+        return len(known) - self.num_injected
 
     def append_forced(self, token_ids: tuple[int, ...]) -> int:
         """These alone could follow the token that was drawn: they are computed with it in one go, as a
         prompt is. Returns how many were generated."""
         self._require(DECODING)
-        self._generated += token_ids
+        self._behind_prompt += token_ids
         self.state = self._running_state
-        return len(self._generated)
+        return self.num_generated
 
     def append_run(self, token_ids: tuple[int, ...], num_computed: int) -> int:
         """These were drawn behind its last token and those of a draft, and so many of them all have their KV
         in cells now. Returns how many were generated. Only one that ends may have nothing left."""
         self._require(DECODING)
         self.num_computed += num_computed
-        self._generated += token_ids
+        self._behind_prompt += token_ids
         self.state = self._running_state
-        return len(self._generated)
+        return self.num_generated
+
+    def take_back(self) -> None:
+        """The token that was drawn last is thrown away, before anything was computed of it."""
+        self._require(HELD)
+        if self.num_computed >= self.num_tokens or not self.num_generated:
+            raise InvalidTransition(f"{self!r} has no token to take back")
+        self._behind_prompt.pop()
+        # It may be among those that somebody asked for.
+        self._known = self._known[: self.num_tokens]
+        if self.watch is not None:
+            self.watch.take_back()
+
+    def inject(self, token_ids: tuple[int, ...]) -> None:
+        """These follow, which nobody drew; they are computed as a prompt is."""
+        self._require(HELD)
+        self._behind_prompt += token_ids
+        self.num_injected += len(token_ids)
 
     def score(self, scores: tuple[TokenLogprobs, ...], now_ts: float) -> PromptScores:
         """The next tokens of its prompt are known to be so likely."""
         self.num_scored += len(scores)
         return PromptScores(scores, now_ts)
 
-    def observe(self, measured: TokenSignal | None, now_ts: float) -> Signals | None:
-        """Its last token was drawn as sure as was `measured`: what is to be told of that."""
+    def observe(
+        self, measured: TokenSignal | None, now_ts: float, *, is_complete: bool = False
+    ) -> Signals | None:
+        """Its last token was drawn as sure as was `measured`: what is to be told of that. `is_complete`
+        where nothing may follow it."""
         if self.watch is None:
             return None
-        has_more = len(self._generated) < self.max_tokens
+        has_more = not is_complete and self.num_generated < self.max_tokens
         return self.watch.observe(self.last_token_id, measured, now_ts, has_more=has_more)
 
     def resync(self, num_computed: int) -> None:
@@ -283,7 +310,7 @@ class Sequence:
     @property
     def _running_state(self) -> SequenceState:
         """What it does where it runs, as its tokens and cells say."""
-        return DECODING if self._generated and self.num_remaining == 1 else PREFILLING
+        return DECODING if self._behind_prompt and self.num_remaining == 1 else PREFILLING
 
     @property
     def has_given_up_cells(self) -> bool:
@@ -317,7 +344,7 @@ class Sequence:
     def end(self) -> None:
         """No step will see it again."""
         self._require(PREFILLING, DECODING, PREEMPTED, WAITING_FOR_PREFIX, HELD)
-        self.leader = None
+        self.leader = self.withheld = None
         self.num_to_restore = 0
         self.state = ENDED
 

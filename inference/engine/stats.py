@@ -61,7 +61,9 @@ class EngineStatistics:
     """A snapshot. Counts without a time are of now; `total_…` only grow; `memory` is as it was when the
     model had been loaded.
 
-    `num_cells_used` counts the distinct KV cells of what runs: those that several sequences share
+    `total_generated_tokens` were drawn; `total_discarded_tokens` of them hooks threw away, and
+    `total_injected_tokens` are what they put in instead, computed among `total_prefill_tokens` but for lone
+    ones. `num_cells_used` counts the distinct KV cells of what runs: those that several sequences share
     count once. `cache` tells of the cells that nobody uses now, `cold` of what is kept outside of them.
     `last_step_ts` (monotonic seconds) and `total_steps` move while something that is not held has work,
     `total_turns` of the loop also while there is none (watchdog.py). `total_integrity_faults`: how often
@@ -86,6 +88,8 @@ class EngineStatistics:
     total_preemptions: int = 0
     total_prefill_tokens: int = 0
     total_generated_tokens: int = 0
+    total_injected_tokens: int = 0
+    total_discarded_tokens: int = 0
     total_drafted_tokens: int = 0
     total_accepted_tokens: int = 0
     total_turns: int = 0

@@ -227,6 +227,13 @@ class EngineThread:
             core.inbox.resume(submission, reason)
             self.wake()
 
+    def inject(self, submission: Submission, token_ids: tuple[int, ...]) -> None:
+        """Put tokens into a sequence that stands still for its signals."""
+        core = self._core
+        if core is not None:
+            core.inbox.inject(submission, token_ids)
+            self.wake()
+
     # -- the thread itself ----------------------------------------------------------------------
 
     def _main(self) -> None:

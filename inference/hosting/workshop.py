@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from hooks.outbound.addresses import AllowedHosts
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController
 from inference.domain.clock import Clock
@@ -18,7 +19,6 @@ from inference.engine.config import EngineConfig
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import LoadOrder, ModelFiles
 from inference.hosting.loaded_model import LoadedModel
-from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
 from inference.openai.chat_defaults import ChatDefaults

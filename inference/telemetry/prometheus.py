@@ -15,13 +15,16 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hooks.webhooks.statistics import WebhookStatistics
 from inference.domain.admission_events import AdmissionEvent, LaneFreed, Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.ledger import LedgerStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
+from inference.telemetry.policy_metrics import PolicyMetrics
 from inference.telemetry.sink import SinkStatistics
+from inference.telemetry.webhook_metrics import WebhookCollector
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _TTFT_S = (
@@ -64,6 +67,8 @@ class ModelGauges:
     total_steps: int = 0
     total_drafted_tokens: int = 0
     total_accepted_tokens: int = 0
+    total_injected_tokens: int = 0
+    total_discarded_tokens: int = 0
     total_failed_steps: int = 0
     total_integrity_faults: int = 0
     cold: ColdPrefixStatistics = field(default_factory=ColdPrefixStatistics)
@@ -118,6 +123,7 @@ class RequestMetrics:
         self._output_sizes = self._histogram(
             "vllm:request_generation_tokens", "Tokens of an answer.", _TOKENS
         )
+        self.policies = PolicyMetrics(self._registry)
         self._state = _StateCollector()
         self._registry.register(self._state)
 
@@ -159,6 +165,10 @@ class RequestMetrics:
     def note_refused_key(self, code: str) -> None:
         """A request showed no key, or one that opens nothing. `code` is one of the few of a 401."""
         self._refused_keys.labels(code).inc()
+
+    def watch_webhooks(self, statistics: Callable[[], Iterable[WebhookStatistics]]) -> None:
+        """Asked at each scrape."""
+        self._registry.register(WebhookCollector(statistics))
 
     def exposition(
         self, gauges: Iterable[ModelGauges], sinks: Iterable[SinkStatistics], ledger: LedgerStatistics
@@ -265,6 +275,8 @@ def _counter_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:
         ("vllm:prefix_cache_hits", "Prompt tokens found there.", now.total_hit_tokens),
         ("vllm:spec_decode_num_draft_tokens", "Tokens guessed ahead.", now.total_drafted_tokens),
         ("vllm:spec_decode_num_accepted_tokens", "Those guessed rightly.", now.total_accepted_tokens),
+        ("skippy_injected_tokens", "Tokens that hooks put into answers.", now.total_injected_tokens),
+        ("skippy_discarded_tokens", "Tokens thrown away for that.", now.total_discarded_tokens),
         ("skippy_engine_steps", "Steps of the engine.", now.total_steps),
         ("skippy_engine_failed_steps", "Steps that failed.", now.total_failed_steps),
         ("skippy_integrity_faults", "How often the books did not agree.", now.total_integrity_faults),

@@ -98,6 +98,9 @@ class SteppedEngine:
     def hold(self, name: str) -> None:
         self.core.inbox.hold(self.submissions[name], HoldReason.HOOK)
 
+    def inject(self, name: str, *token_ids: int) -> None:
+        self.core.inbox.inject(self.submissions[name], token_ids)
+
     def resume(self, name: str) -> None:
         self.core.inbox.resume(self.submissions[name], HoldReason.HOOK)
 

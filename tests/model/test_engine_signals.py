@@ -66,11 +66,9 @@ def test_only_those_who_ask_are_measured(model: LlamaModel) -> None:
 
         engine.runner.run = watch  # type: ignore[method-assign]
         engine.submit("silent", (50, 51, 52), max_tokens=6, ignore_eos=True)
-        sink = engine.submit(
-            "asks", (60, 61), max_tokens=6, ignore_eos=True, signals=SignalRequest(window_tokens=0)
-        )
+        sink = engine.submit("asks", (60, 61), max_tokens=6, ignore_eos=True, signals=SignalRequest(rules=()))
         engine.run()
-        assert len(sink.token_ids) == 1
+        assert not sink.token_ids
         engine.core.inbox.resume(engine.submissions["asks"], HoldReason.HOOK)
         engine.run()
         assert len(sink.token_ids) == 6

@@ -1,6 +1,6 @@
 """The engine's core under anything that can happen to it, in any order.
 
-Whatever is submitted, cancelled, held, resumed, refused cells, failed or interrupted: every request
+Whatever is submitted, cancelled, held, resumed, injected, refused cells, failed or interrupted: every request
 gets exactly one ending (or none, if its owner cancelled it), its tokens are the right ones in the
 right order, positions always follow the cells, and in the end no lane, no cell and no grant is left.
 """
@@ -14,11 +14,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from inference.domain.adapters import AppliedAdapter
 from inference.domain.backend import HoldReason
 from inference.domain.errors import ContextLengthExceeded, GenerationFailed, ServiceUnavailable
-from inference.domain.events import Failed, Finished, FinishReason, Signals, Started
+from inference.domain.events import Failed, Finished, FinishReason, Injected, Signals, Started
 from inference.domain.requests import GenerationRequest
-from inference.domain.signals import SignalRequest
+from inference.domain.signals import SignalRequest, SignalRule
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome
 from tests.unit.engine.scripted_engine_parts import (
+    CONTROL_TOKEN,
     END_TOKEN,
     LOST,
     Engine,
@@ -28,6 +29,11 @@ from tests.unit.engine.scripted_engine_parts import (
 )
 
 NUM_CELLS = 256
+SIGNALS = st.builds(
+    SignalRequest,
+    wants_first_token=st.booleans(),
+    rules=st.sampled_from([(), (SignalRule(),), (SignalRule(every_tokens=2), SignalRule(window_tokens=4))]),
+)
 TROUBLES = [StepOutcome.FAILED, StepOutcome.ABORTED, StepOutcome.NO_CELLS, OSError("gone")]
 
 
@@ -88,7 +94,7 @@ class EngineMachine(RuleBasedStateMachine):
         stops_at=st.none() | st.integers(0, 40),
         breaks_at=st.none() | st.none() | st.integers(0, 40),
         forces=st.integers(0, 40),
-        signals=st.none() | st.builds(SignalRequest, wants_first_token=st.booleans()),
+        signals=st.none() | SIGNALS,
         picture=st.none() | st.tuples(st.integers(0, 60), st.integers(1, 60), st.booleans()),
         adapter=st.none() | st.none() | st.sampled_from(["a", "b"]),
         period=st.integers(0, 5),
@@ -157,6 +163,25 @@ class EngineMachine(RuleBasedStateMachine):
             self.engine.resume(name, reason)
             self.holds.get(name, set()).discard(reason)
 
+    @rule(name=names, num_tokens=st.integers(0, 60) | st.just(NUM_CELLS), has_control=st.booleans())
+    def inject(self, name: str, num_tokens: int, has_control: bool) -> None:
+        """What a hook puts in where its sequence stands still, and what others might try."""
+        if name in self.engine.sinks:
+            tokens = [*range(600, 600 + num_tokens), *[CONTROL_TOKEN] * (has_control and num_tokens % 7 == 6)]
+            self.engine.inject(name, *tokens)
+
+    @rule(num_tokens=st.integers(1, 60), num_texts=st.integers(0, 2), resumes=st.booleans())
+    def hooks_answer(self, num_tokens: int, num_texts: int, resumes: bool) -> None:
+        """All of them at once, as far as they were asked."""
+        for sequence in [] if self.is_over else self.engine.core._scheduler.sequences:
+            if sequence.withheld is None:
+                continue
+            name = sequence.request.request_id
+            for _ in range(num_texts):
+                self.engine.inject(name, *range(600, 600 + num_tokens))
+            if resumes:
+                self.resume(name, HoldReason.HOOK)
+
     # -- what happens to the engine -------------------------------------------------------------
 
     @rule(num_steps=st.integers(1, 20))
@@ -216,8 +241,20 @@ class EngineMachine(RuleBasedStateMachine):
             assert not sink.endings or sink.events[-1] is sink.endings[0]
             assert Started not in kinds[1:]
             assert sink.token_ids == [self._token(name, index) for index in range(len(sink.token_ids))]
+            self._check_injections(name)
             request = self.engine.submissions[name].request
             assert len(sink.token_ids) <= min(request.max_tokens, self.stops_at.get(name, 10**6))
+
+    def _check_injections(self, name: str) -> None:
+        """One token at most is thrown away for each time that signals hold it, and all that was said to be
+        put in is among what was drawn, as the runner has checked it against the cells."""
+        events = self.engine.sinks[name].events
+        holding = [event for event in events if isinstance(event, Signals) and event.is_held]
+        injected = [event for event in events if isinstance(event, Injected)]
+        assert all(bool(event.refusal) != bool(event.num_injected) for event in injected)
+        assert sum(event.num_discarded for event in injected) <= len(holding)
+        drawn = self.engine.runner.drawn.get(name, [])
+        assert len([one for one in drawn if one >= 600]) == sum(event.num_injected for event in injected)
 
     def teardown(self) -> None:
         if not hasattr(self, "engine"):
@@ -248,6 +285,9 @@ class EngineMachine(RuleBasedStateMachine):
                 assert num_tokens == self.stops_at[name]
             else:
                 is_full = len(request.prompt_token_ids) + num_tokens > NUM_CELLS - 1
+                injected = [one for one in self.engine.sinks[name].events if isinstance(one, Injected)]
+                num_injected = sum(one.num_injected for one in injected)
+                is_full |= len(request.prompt_token_ids) + num_tokens + num_injected > NUM_CELLS - 1
                 assert num_tokens == request.max_tokens or is_full or self.lacked_cells
         else:
             assert isinstance(ending, Failed)

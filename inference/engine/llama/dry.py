@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,15 @@ MAX_REPEATED = 256
 MAX_EXPONENT = 69.0
 
 
+class _DryState(NamedTuple):
+    """The arrays are never changed."""
+
+    tokens: NDArray[np.int64]
+    repeated: NDArray[np.int64]
+    tail: bytes
+    num_since_break: int
+
+
 class Dry:
     """What one sequence has said so far, and how much of its end was said before.
 
@@ -30,7 +40,16 @@ class Dry:
     pass over the window keeps it up to date when a token comes.
     """
 
-    __slots__ = ("_breakers", "_num_since_break", "_params", "_pieces", "_repeated", "_tail", "_tokens")
+    __slots__ = (
+        "_before_last",
+        "_breakers",
+        "_num_since_break",
+        "_params",
+        "_pieces",
+        "_repeated",
+        "_tail",
+        "_tokens",
+    )
 
     def __init__(
         self, params: SamplingParams, prompt_token_ids: Sequence[int], pieces: Sequence[bytes]
@@ -47,6 +66,8 @@ class Dry:
         for token_id in prompt[-2 * MAX_REPEATED :]:
             self._look_for_break(token_id)
         self._repeated = _repeated(self._tokens)
+        # As it was before the last token came.
+        self._before_last: _DryState | None = None
 
     @staticmethod
     def of(params: SamplingParams, prompt_token_ids: Sequence[int], pieces: Sequence[bytes]) -> Dry | None:
@@ -73,6 +94,7 @@ class Dry:
 
     def accept(self, token_id: int) -> None:
         """The token was generated."""
+        self._before_last = _DryState(self._tokens, self._repeated, self._tail, self._num_since_break)
         self._look_for_break(token_id)
         before = np.concatenate([[0], self._repeated[:-1]])[: len(self._tokens)]
         grown = np.minimum(before + 1, MAX_REPEATED)
@@ -84,6 +106,23 @@ class Dry:
             self._tokens = self._tokens[1:]
             # What reached beyond the window is shorter now.
             self._repeated = np.minimum(self._repeated[1:], np.arange(1, window + 1))
+
+    def insert(self, token_ids: Sequence[int]) -> None:
+        """These came from elsewhere. One pass over the window, however many they are."""
+        self._before_last = None
+        for token_id in token_ids:
+            self._look_for_break(token_id)
+        self._tokens = np.concatenate([self._tokens, np.array(token_ids, dtype=np.int64)])
+        window = self._params.dry_penalty_last_n
+        if window > 0:
+            self._tokens = self._tokens[-window:]
+        self._repeated = _repeated(self._tokens)
+
+    def take_back(self) -> None:
+        """The token that was generated last is thrown away; only once for each."""
+        if self._before_last is not None:
+            self._tokens, self._repeated, self._tail, self._num_since_break = self._before_last
+            self._before_last = None
 
     def _look_for_break(self, token_id: int) -> None:
         text = self._tail + self._pieces[token_id]

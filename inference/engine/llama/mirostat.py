@@ -24,11 +24,11 @@ MAX_MU = 64.0
 class Mirostat:
     """The moving cut of one sequence, for both versions."""
 
-    __slots__ = ("_mu", "_params")
+    __slots__ = ("_last_mu", "_mu", "_params")
 
     def __init__(self, params: SamplingParams) -> None:
         self._params = params
-        self._mu = 2 * params.mirostat_entropy
+        self._mu = self._last_mu = 2 * params.mirostat_entropy
 
     def draw(
         self, logits: NDArray[np.float64], token_ids: IdArray, uniform: float, *, num_vocabulary: int
@@ -41,8 +41,13 @@ class Mirostat:
         weights = np.exp(logits[kept] - logits[kept[0]])
         drawn = weighted_choice(weights, uniform)
         surprise = -math.log2(max(float(weights[drawn] / weights.sum()), 1e-300))
+        self._last_mu = self._mu
         self._mu -= self._params.mirostat_learning_rate * (surprise - self._params.mirostat_entropy)
         return int(kept[drawn])
+
+    def take_back(self) -> None:
+        """What was drawn last is thrown away."""
+        self._mu = self._last_mu
 
     def _size(self, logits: NDArray[np.float64], token_ids: IdArray, num_vocabulary: int) -> int:
         """How many tokens have the wanted surprise, if likelihood falls as Zipf's law says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class Penalties:
     presence penalty do not see the prompt.
     """
 
-    __slots__ = ("_generated", "_params", "_seen", "_window")
+    __slots__ = ("_generated", "_last", "_last_gone", "_params", "_seen", "_window")
 
     def __init__(self, params: SamplingParams, prompt_token_ids: tuple[int, ...]) -> None:
         self._params = params
@@ -60,6 +61,9 @@ class Penalties:
         self._seen = TokenCounts() if params.repeat_penalty != 1 else None
         # The last tokens, and whether each was generated; None: all of them, none ever leaves.
         self._window: deque[tuple[int, bool]] | None = None if params.repeat_last_n < 0 else deque()
+        # What came last, and what left the window for it.
+        self._last: tuple[int, bool] | None = None
+        self._last_gone: tuple[int, bool] | None = None
         prompt = prompt_token_ids
         if self._window is not None:
             prompt = prompt[-params.repeat_last_n :]
@@ -88,12 +92,33 @@ class Penalties:
 
     def accept(self, token_id: int) -> None:
         """The token was generated."""
-        self._add(token_id, 1, was_generated=True)
+        self._follow(token_id, was_generated=True)
+
+    def insert(self, token_ids: Iterable[int]) -> None:
+        """These came from elsewhere, as a prompt does."""
+        for token_id in token_ids:
+            self._follow(token_id, was_generated=False)
+
+    def take_back(self) -> None:
+        """The token that was generated last is thrown away; only once for each."""
+        if self._last is None:
+            return
+        self._add(self._last[0], -1, was_generated=self._last[1])
         if self._window is not None:
-            self._window.append((token_id, True))
+            self._window.pop()
+            if self._last_gone is not None:
+                self._window.appendleft(self._last_gone)
+                self._add(self._last_gone[0], 1, was_generated=self._last_gone[1])
+        self._last = self._last_gone = None
+
+    def _follow(self, token_id: int, *, was_generated: bool) -> None:
+        self._last, self._last_gone = (token_id, was_generated), None
+        self._add(token_id, 1, was_generated=was_generated)
+        if self._window is not None:
+            self._window.append(self._last)
             if len(self._window) > self._params.repeat_last_n:
-                oldest, was_generated = self._window.popleft()
-                self._add(oldest, -1, was_generated=was_generated)
+                self._last_gone = self._window.popleft()
+                self._add(self._last_gone[0], -1, was_generated=self._last_gone[1])
 
     def _add(self, token_id: int, times: int, *, was_generated: bool) -> None:
         if self._seen is not None:

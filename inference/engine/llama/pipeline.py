@@ -225,3 +225,17 @@ class Pipeline:
         for memory in self._changes.values():
             if memory is not None:
                 memory.accept(token_id)
+
+    def insert(self, token_ids: Sequence[int]) -> None:
+        """These follow, which nobody drew."""
+        for memory in self._changes.values():
+            if memory is not None:
+                memory.insert(token_ids)
+
+    def take_back(self) -> None:
+        """What was drawn last is thrown away."""
+        for memory in self._changes.values():
+            if memory is not None:
+                memory.take_back()
+        if self._mirostat is not None:
+            self._mirostat.take_back()

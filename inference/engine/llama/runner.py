@@ -115,6 +115,14 @@ class LlamaRunner:
         return self._end_token_ids
 
     @property
+    def control_token_ids(self) -> frozenset[int]:
+        return self._model.tokenizer.control_token_ids
+
+    @property
+    def max_sequence_tokens(self) -> int:
+        return min(self.num_cells, self._model.trained_context or self.num_cells)
+
+    @property
     def memory(self) -> tuple[DeviceMemory, ...]:
         own, draft = self._context.memory, self._draft_model
         return own if draft is None else together(own, draft.memory)
@@ -234,6 +242,12 @@ class LlamaRunner:
         watches = [sequence.watch for sequence in plan.outputs]
         rows = [row for row, watch in enumerate(watches) if watch is not None and not watch.is_over]
         return self._meter.measure(logits, rows)
+
+    def inject(self, sequence_id: int, token_ids: tuple[int, ...], *, takes_back: bool) -> None:
+        sampler = self._samplers[sequence_id]
+        if takes_back:
+            sampler.take_back()
+        sampler.insert(token_ids)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         positions = self._maps.get(sequence_id, _PLAIN)

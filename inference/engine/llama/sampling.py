@@ -61,6 +61,7 @@ class Sampler:
     """
 
     __slots__ = (
+        "_banned_token_ids",
         "_bias_token_ids",
         "_biases",
         "_num_banned_draws",
@@ -100,7 +101,7 @@ class Sampler:
             dry = Dry.of(params, prompt_token_ids, pieces)
             self._pipeline = Pipeline(params, stages, penalties=penalties, dry=dry)
         # Tokens that may not be drawn now, or None.
-        self.banned = banned_token_ids
+        self.banned = self._banned_token_ids = banned_token_ids
         self._num_banned_draws = math.inf if num_banned_draws is None else num_banned_draws
         # Most sequences need none of this, and are not asked.
         self.changes_logits = bool(params.logit_bias) or self._penalties is not None
@@ -137,6 +138,25 @@ class Sampler:
         self._num_banned_draws -= 1
         if self._num_banned_draws <= 0:
             self.banned = None
+
+    def take_back(self) -> None:
+        """What was drawn last is thrown away: as if it had not been, but for the random state. Once only."""
+        if not self.has_memory:
+            return
+        if self._penalties is not None:
+            self._penalties.take_back()
+        if self._pipeline is not None:
+            self._pipeline.take_back()
+        self._num_banned_draws += 1
+        if self._num_banned_draws > 0:
+            self.banned = self._banned_token_ids
+
+    def insert(self, token_ids: tuple[int, ...]) -> None:
+        """These follow, which nobody drew: repeat penalty and DRY know them, as they know a prompt."""
+        if self._penalties is not None:
+            self._penalties.insert(token_ids)
+        if self._pipeline is not None:
+            self._pipeline.insert(token_ids)
 
 
 def draw_tokens(logits: LogitsArray, samplers: Sequence[Sampler]) -> list[int]:

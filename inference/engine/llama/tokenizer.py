@@ -49,6 +49,7 @@ class LlamaTokenizer:
         attributes = self._read_attributes()
         self._end_token_ids = self._read_end_token_ids()
         controls = self._read_texts(attributes, _CONTROL_ATTRIBUTES)
+        has_control = [token_id for token_id, one in enumerate(attributes) if one & _CONTROL_ATTRIBUTES]
         defined = self._read_texts(attributes, _USER_DEFINED)
         self._control_texts = controls
         self._user_defined_texts = tuple(defined.values())
@@ -62,6 +63,8 @@ class LlamaTokenizer:
         vocabulary_type = llama_cpp.llama_vocab_type(vocabulary)
         self._is_bpe = vocabulary_type == llama_cpp.LLAMA_VOCAB_TYPE_BPE
         self._is_spm = vocabulary_type == llama_cpp.LLAMA_VOCAB_TYPE_SPM
+        self.control_token_ids = self._end_token_ids.union(has_control, self._markers if self._is_bpe else ())
+        """What plain text never holds, and no part of an answer that we put in ourselves may hold."""
         self._max_piece_bytes = max(
             [len(piece) for piece in self._pieces] + [len(text.encode()) for text in self._special_texts]
         )

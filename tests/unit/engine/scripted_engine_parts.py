@@ -30,6 +30,7 @@ from inference.engine.plan import NOTHING_DRAWN, DraftedDecode, DrawnRun, StepOu
 from inference.engine.sequence import Sequence
 
 END_TOKEN = 2
+CONTROL_TOKEN = 3
 VOCABULARY = 1000
 SURE = TokenSignal(entropy=0.5, margin=3.0)
 LOST = TokenSignal(entropy=4.5, margin=0.1)
@@ -78,6 +79,8 @@ class ScriptedRunner:
         self.num_vocabulary = VOCABULARY
         self.max_outputs = 16
         self.end_token_ids = frozenset({END_TOKEN})
+        self.control_token_ids = frozenset({END_TOKEN, CONTROL_TOKEN})
+        self.max_sequence_tokens = num_cells
         self.num_lanes = num_lanes
         self.num_sequences = num_sequences or num_lanes
         self.can_share_prefixes = can_share_prefixes
@@ -271,6 +274,15 @@ class ScriptedRunner:
                 assert not plan.is_causal
                 assert len(plan.prefills) == 1
                 assert (begin, chunk.num_tokens) == (run.start, run.num_tokens), "a picture was cut"
+
+    def inject(self, sequence_id: int, token_ids: tuple[int, ...], *, takes_back: bool) -> None:
+        """What was taken back is drawn again, with the same number."""
+        name = self.requests[sequence_id].request_id
+        drawn = self.drawn.setdefault(name, [])
+        if takes_back:
+            drawn.pop()
+            self.num_drawn[name] -= 1
+        drawn.extend(token_ids)
 
     def rewind(self, sequence_id: int, max_tokens: int) -> int:
         cells = self.cells[sequence_id]
@@ -575,6 +587,9 @@ class Engine:
 
     def resume(self, name: str, reason: HoldReason = HoldReason.READER) -> None:
         self.core.inbox.resume(self.submissions[name], reason)
+
+    def inject(self, name: str, *token_ids: int) -> None:
+        self.core.inbox.inject(self.submissions[name], token_ids)
 
     def run(self, max_steps: int = 1000) -> int:
         """Step until there is nothing to do; how many steps that took."""

@@ -11,7 +11,7 @@ from inference.domain.signals import SignalRequest, SignalWindow, TokenSignal
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome
 from tests.unit.engine.scripted_engine_parts import END_TOKEN, LOST, SURE, Engine, RecordingSink, make_request
 
-FIRST = SignalRequest(window_tokens=0)
+FIRST = SignalRequest(rules=())
 ALL = SignalRequest()
 
 
@@ -25,7 +25,7 @@ def test_the_first_signal_comes_before_its_token_and_the_second_waits_for_the_ho
     sink = engine.submit(make_request("asks", signals=FIRST))
     other = engine.submit(make_request("other", max_tokens=10))
     engine.run()
-    assert [type(event) for event in sink.events] == [Started, Signals, TokenBatch]
+    assert [type(event) for event in sink.events] == [Started, Signals]
     assert sink.events[1] == Signals(TokenSignal(0.0, 1.0), 1, is_held=True, at_ts=100.0)
     assert other.endings
     assert engine.core.statistics(is_alive=True).num_held == 1
@@ -57,7 +57,7 @@ def test_where_the_rule_fires_the_window_comes_and_it_stands_still_again() -> No
     sink = engine.submit(make_request("r", max_tokens=100, signals=ALL))
     for num_decoded in (1, 12):
         engine.run()
-        assert len(sink.token_ids) == num_decoded
+        assert len(sink.token_ids) == num_decoded - 1
         engine.check()
         engine.resume("r", HoldReason.HOOK)
     engine.run()
@@ -114,7 +114,7 @@ def test_an_isolated_step_holds_and_goes_on_like_any_other() -> None:
     other = engine.submit(make_request("other"))
     engine.submit(make_request("bad"))
     engine.run()
-    assert [type(event) for event in sink.events] == [Started, Signals, TokenBatch]
+    assert [type(event) for event in sink.events] == [Started, Signals]
     engine.resume("asks", HoldReason.HOOK)
     engine.run()
     assert sink.token_ids == other.token_ids == [100, 101, 102, 103]
@@ -156,6 +156,6 @@ def test_once_there_is_nothing_more_to_tell_nothing_is_measured() -> None:
         return SURE
 
     engine.runner.measure = measure
-    engine.submit(make_request(max_tokens=20, signals=SignalRequest(window_tokens=0, wants_hold=False)))
+    engine.submit(make_request(max_tokens=20, signals=SignalRequest(rules=(), wants_hold=False)))
     engine.run()
     assert asked == [0]

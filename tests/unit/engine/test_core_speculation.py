@@ -11,7 +11,7 @@ from inference.domain.backend import HoldReason
 from inference.domain.errors import GenerationFailed
 from inference.domain.events import Failed, Finished, FinishReason, TokenBatch
 from inference.domain.requests import GenerationRequest
-from inference.domain.signals import SignalRequest
+from inference.domain.signals import SignalRequest, SignalRule
 from inference.engine.drafting.speculation import MAX_DECODING, PAUSE_STEPS
 from inference.engine.plan import NOTHING_DRAWN, StepOutcome, StepPlan
 from tests.unit.engine.scripted_engine_parts import END_TOKEN, Engine, RecordingSink, make_request
@@ -181,7 +181,7 @@ def test_in_a_busy_batch_nothing_is_guessed() -> None:
 
 def test_while_a_hook_listens_each_token_has_a_step_of_its_own() -> None:
     made = engine()
-    signals = SignalRequest(wants_first_token=False, window_tokens=4)
+    signals = SignalRequest(wants_first_token=False, rules=(SignalRule(window_tokens=4),))
     made.submit(replace(drafting(), signals=signals))
     for _ in range(60):
         made.core.step()
@@ -191,7 +191,7 @@ def test_while_a_hook_listens_each_token_has_a_step_of_its_own() -> None:
 
 def test_a_hook_that_only_wants_the_first_token_stops_no_drafts_behind_it() -> None:
     made = engine()
-    sink = made.submit(replace(drafting(), signals=SignalRequest(wants_first_token=True, window_tokens=0)))
+    sink = made.submit(replace(drafting(), signals=SignalRequest(wants_first_token=True, rules=())))
     for _ in range(60):
         made.core.step()
         made.resume("a", HoldReason.HOOK)

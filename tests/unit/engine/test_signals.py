@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inference.domain.signals import MAX_WINDOW_TOKENS, SignalRequest, SignalWindow, TokenSignal
+from inference.domain.signals import MAX_WINDOW_TOKENS, SignalRequest, SignalRule, SignalWindow, TokenSignal
 from inference.engine.signals import SignalWatch
 from tests.unit.engine.scripted_engine_parts import LOST, SURE
 
@@ -12,11 +12,14 @@ from tests.unit.engine.scripted_engine_parts import LOST, SURE
 class Watched:
     """A watch that is shown token after token; `told` has what came, by number of decoded tokens."""
 
-    def __init__(self, *, wants_first: bool = False, window: int = 16, wants_hold: bool = True) -> None:
-        self.watch = SignalWatch(
-            SignalRequest(wants_first_token=wants_first, window_tokens=window, wants_hold=wants_hold)
-        )
+    def __init__(
+        self, *rules: SignalRule, wants_first: bool = False, window: int = 16, wants_hold: bool = True
+    ) -> None:
+        if not rules and window:
+            rules = (SignalRule(window_tokens=window),)
+        self.watch = SignalWatch(SignalRequest(wants_first, rules, wants_hold))
         self.told: dict[int, TokenSignal | SignalWindow] = {}
+        self.others: dict[int, tuple[SignalWindow, ...]] = {}
         self.held: list[int] = []
         self._count = 0
 
@@ -30,6 +33,8 @@ class Watched:
             if event is not None:
                 assert (event.num_decoded, event.at_ts) == (self._count, 5.0)
                 self.told[self._count] = event.signal
+                if event.others:
+                    self.others[self._count] = event.others
                 if event.is_held:
                     self.held.append(self._count)
         return self
@@ -104,8 +109,9 @@ def test_a_window_larger_than_the_answer_has_what_there_is() -> None:
 def test_a_token_without_a_signal_counts_as_decoded_only() -> None:
     watched = Watched(wants_first=True).show(None, 20)
     assert watched.told == {}
-    assert list(watched.show(LOST, 2).told) == [21, 22]
+    assert list(watched.show(LOST, 2).told) == [21]
     assert isinstance(watched.told[21], TokenSignal)
+    assert [window.num_tokens for window in watched.others[21]] == [1]
 
 
 def test_a_window_of_one_token() -> None:
@@ -121,12 +127,117 @@ def test_it_holds_where_that_is_wanted_and_something_is_to_come() -> None:
     assert not event.is_held
 
 
-@pytest.mark.parametrize("size", [-1, MAX_WINDOW_TOKENS + 1])
+@pytest.mark.parametrize("size", [-1, 0, MAX_WINDOW_TOKENS + 1])
 def test_a_window_that_cannot_be_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="window"):
-        SignalRequest(window_tokens=size)
+        SignalRule(window_tokens=size)
 
 
 def test_its_description() -> None:
     watched = Watched().show(SURE, 3)
-    assert repr(watched.watch) == "<SignalWatch 3 of 16 tokens, 3 seen>"
+    assert repr(watched.watch) == "<SignalWatch of 1 rules, 3 tokens seen>"
+
+
+# -- rules of several hooks ---------------------------------------------------------------------
+
+
+def test_each_rule_waits_by_itself_and_those_that_count_alike_share_a_window() -> None:
+    patient, eager = SignalRule(min_between=100), SignalRule(min_decoded=6, min_between=10)
+    watched = Watched(patient, eager).show(LOST, 40)
+    told = {count: one.rules for count, one in watched.told.items() if isinstance(one, SignalWindow)}
+    assert told == {6: (1,), 12: (0,), 16: (1,), 26: (1,), 36: (1,)}
+    assert not watched.others
+    assert Watched(SignalRule(), SignalRule(min_between=40)).show(LOST, 12).told[12] == SignalWindow(
+        12, 4.5, 4.5, pytest.approx(0.1), 0.1, 12, 0, rules=(0, 1)
+    )
+
+
+def test_rules_that_count_differently_have_windows_of_their_own_in_one_event() -> None:
+    rules = (SignalRule(), SignalRule(window_tokens=4), SignalRule(high_entropy=4.4), SignalRule())
+    watched = Watched(*rules).show(SURE, 2).show(LOST, 10)
+    first = watched.told[12]
+    assert isinstance(first, SignalWindow)
+    assert (first.num_tokens, first.num_high_entropy, first.rules) == (12, 10, (0, 3))
+    assert [(one.num_tokens, one.rules) for one in watched.others[12]] == [(4, (1,)), (12, (2,))]
+
+
+def test_the_first_token_and_a_window_of_it_come_together() -> None:
+    watched = Watched(SignalRule(min_decoded=0, window_tokens=1), wants_first=True).show(LOST)
+    assert watched.told == {1: LOST}
+    assert [window.num_tokens for window in watched.others[1]] == [1]
+    assert watched.held == [1]
+
+
+def test_so_often_whatever_the_window_says() -> None:
+    assert list(Watched(SignalRule(every_tokens=10)).show(SURE, 35).told) == [10, 20, 30]
+    watched = Watched(SignalRule(every_tokens=10, min_between=15)).show(LOST, 50)
+    assert list(watched.told) == [10, 20, 30, 40, 50]
+    assert list(Watched(SignalRule(every_tokens=1)).show(SURE, 3).told) == [1, 2, 3]
+
+
+def test_a_share_that_is_no_round_number_is_met_exactly() -> None:
+    rule = SignalRule(window_tokens=10, min_high_share=0.3, min_decoded=10)
+    assert list(Watched(rule).show(SURE, 20).show(LOST, 3).told) == [23]
+
+
+def test_bounds_that_nothing_meets_leave_the_other_ones() -> None:
+    only_lost = SignalRule(min_repetitions=1000)
+    assert Watched(only_lost).show(SURE, 60, token_id=7).told == {}
+    assert list(Watched(only_lost).show(LOST, 60, token_id=7).told) == [12, 44]
+    only_repeating = SignalRule(min_high_share=2.0)
+    assert Watched(only_repeating).show(LOST, 60).told == {}
+    assert list(Watched(only_repeating).show(SURE, 50, token_id=7).told) == [12, 44]
+
+
+def test_what_was_taken_back_does_not_count_and_is_not_told_again() -> None:
+    watch = SignalWatch(SignalRequest(False, (SignalRule(every_tokens=3), SignalRule(min_repetitions=1))))
+    told = []
+    for token_id in (1, 2, 3, 3, 4, 5):
+        event = watch.observe(token_id, SURE, 0.0, has_more=True)
+        if event is not None:
+            told.append(event.num_decoded)
+            watch.take_back()
+    # The third is drawn again, is not a repetition of what was thrown away, and is not told again.
+    assert told == [3]
+    assert repr(watch) == "<SignalWatch of 2 rules, 5 tokens seen>"
+
+
+def test_no_token_repeats_the_one_before_what_was_put_in() -> None:
+    rule = SignalRule(every_tokens=3, min_repetitions=1, min_decoded=4, min_between=0)
+    watch = SignalWatch(SignalRequest(False, (rule,)))
+    for token_id in (7, 8, 9):
+        event = watch.observe(token_id, SURE, 0.0, has_more=True)
+    assert event is not None
+    watch.take_back()
+    assert watch.observe(8, SURE, 0.0, has_more=True) is None
+    assert watch.observe(1, SURE, 0.0, has_more=True) is None
+    event = watch.observe(1, SURE, 0.0, has_more=True)
+    assert event is not None
+    assert isinstance(event.signal, SignalWindow)
+    assert event.signal.num_repetitions == 1
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"min_decoded": -1},
+        {"min_between": -1},
+        {"min_repetitions": -1},
+        {"every_tokens": -1},
+        {"high_entropy": float("nan")},
+        {"min_high_share": float("inf")},
+    ],
+)
+def test_a_rule_without_sense_is_refused(numbers: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="a rule"):
+        SignalRule(**numbers)  # type: ignore[arg-type]
+
+
+def test_a_long_answer_is_counted_in_the_longest_window() -> None:
+    rule = SignalRule(
+        window_tokens=MAX_WINDOW_TOKENS, every_tokens=4000, min_high_share=2.0, min_repetitions=9999
+    )
+    watched = Watched(rule).show(LOST, 3500, token_id=7).show(SURE, 500)
+    window = watched.told[4000]
+    assert isinstance(window, SignalWindow)
+    assert (window.num_tokens, window.num_high_entropy, window.num_repetitions) == (1024, 524, 523)

@@ -25,7 +25,9 @@ _SETTING = re.compile(r"\bSKIPPY_[A-Z0-9_]+")
 @pytest.fixture(scope="module")
 def metrics() -> frozenset[str]:
     """The names of all samples that there can be."""
-    text = RequestMetrics(list).exposition([ModelGauges("m", True)], (), LedgerStatistics()).decode()
+    now = RequestMetrics(list)
+    now.watch_webhooks(lambda: [])
+    text = now.exposition([ModelGauges("m", True)], (), LedgerStatistics()).decode()
     found: set[str] = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         found |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}

@@ -62,6 +62,15 @@ def test_guessed_tokens_are_counted_under_the_names_of_vllm():
     assert found["vllm:spec_decode_num_accepted_tokens_total", "tiny"] == 7
 
 
+def test_tokens_of_hooks_are_counted():
+    now = ModelGauges("tiny", True, total_injected_tokens=20, total_discarded_tokens=2)
+
+    found = samples(RequestMetrics(list), now)
+
+    assert found["skippy_injected_tokens_total", "tiny"] == 20
+    assert found["skippy_discarded_tokens_total", "tiny"] == 2
+
+
 def test_what_is_kept_in_host_memory_is_told():
     metrics = RequestMetrics(list)
     cold = ColdPrefixStatistics(num_bytes=7, max_bytes=9, total_restores=2, total_restore_s=0.5)
