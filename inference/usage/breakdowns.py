@@ -24,7 +24,7 @@ from inference.usage.slices import (
     priced_sql,
 )
 
-MAX_PORTIONS = 1000
+MAX_PORTIONS = 10_000
 """Of one kind: names of models are the callers' to choose."""
 _DAY = timedelta(days=1)
 

@@ -272,6 +272,13 @@ class TestUsage:
             assert "<script>alert" not in text
             assert "<b>" not in text
 
+    def test_parts_are_sorted_by_what_one_asks(self, operator, ann, bob, used) -> None:
+        used(ann, 3, num_output_tokens=1)
+        used(bob, 1, num_output_tokens=1000, outcome="backend_error")
+        for sort, first in (("", "ann"), ("output", "bob"), ("not completed", "bob"), ("nonsense", "ann")):
+            text = body(operator.get(reverse("console:parts", args=["users"]), {"sort": sort}))
+            assert re.findall(r">(ann|bob)</a>", text)[0] == first
+
     def test_few_queries_whatever_there_is(self, operator, ann, bob, used) -> None:
         used(ann)
         counts = []
