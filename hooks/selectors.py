@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from hooks.contracts.policies import PolicyMode, PolicyScope
-from hooks.contracts.refusals import HookRefusal
+from hooks.contracts.refusals import HookRefusal, NotThere
 from hooks.contracts.snapshots import PolicySnapshot
 from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.models import HookPolicy, Webhook
@@ -39,6 +39,27 @@ def policies_missing(rows: Sequence[HookPolicy]) -> list[tuple[HookPolicy, list[
     return [
         (row, [f"{field}: {one}" for field, one in missing if one in _column(row, field)]) for row in rows
     ]
+
+
+def policy_named(name: str) -> HookPolicy:
+    """Raises NotThere."""
+    found: HookPolicy | None = HookPolicy.objects.filter(name=_comparable(name)).first()
+    if found is None:
+        raise NotThere(None, "there is no policy of this name")
+    return found
+
+
+def webhook_named(name: str) -> Webhook:
+    """Raises NotThere."""
+    found: Webhook | None = Webhook.objects.filter(name=_comparable(name)).first()
+    if found is None:
+        raise NotThere(None, "there is no webhook of this name")
+    return found
+
+
+def _comparable(name: str) -> str:
+    """What the database could not compare is no name either."""
+    return name.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def _column(row: HookPolicy, field: str) -> list[int] | list[str]:

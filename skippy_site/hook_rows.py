@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from channels.db import database_sync_to_async
 from django.conf import settings
@@ -21,17 +21,24 @@ from inference.models import ModelRow
 class SiteScopeDirectory:
     """Implements hooks.services.scope_directory.ScopeDirectory."""
 
-    def team_ids(self, ids: Set[int]) -> Set[int]:
-        return set(Team.objects.filter(pk__in=ids).values_list("pk", flat=True))
+    def teams(self, ids: Set[int]) -> Mapping[int, str]:
+        return dict(Team.objects.filter(pk__in=ids).values_list("pk", "name"))
 
-    def user_ids(self, ids: Set[int]) -> Set[int]:
-        return set(get_user_model().objects.filter(pk__in=ids).values_list("pk", flat=True))
+    def users(self, ids: Set[int]) -> Mapping[int, str]:
+        return dict(get_user_model().objects.filter(pk__in=ids).values_list("pk", "username"))
 
-    def key_ids(self, ids: Set[int]) -> Set[int]:
-        return set(ApiKey.objects.filter(pk__in=ids).values_list("pk", flat=True))
+    def keys(self, ids: Set[int]) -> Mapping[int, str]:
+        rows = ApiKey.objects.filter(pk__in=ids).values_list("pk", "name", "user__username")
+        return {pk: f"{name} of {username}" for pk, name, username in rows}
 
-    def model_ids(self, ids: Set[str]) -> Set[str]:
+    def models(self, ids: Set[str]) -> Set[str]:
         return set(ModelRow.objects.filter(model_id__in=ids).values_list("model_id", flat=True))
+
+    def teams_named(self, names: Set[str]) -> Mapping[str, int]:
+        return dict(Team.objects.filter(name__in=names).values_list("name", "pk"))
+
+    def users_named(self, names: Set[str]) -> Mapping[str, int]:
+        return dict(get_user_model().objects.filter(username__in=names).values_list("username", "pk"))
 
 
 def make_secret_box() -> SecretBox:

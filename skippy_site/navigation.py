@@ -62,6 +62,13 @@ PLACES: tuple[PlaceGroup, ...] = (
         ),
     ),
     PlaceGroup(
+        "Policies",
+        (
+            Place("Policies", "admin:hooks_hookpolicy_changelist", "policy", "hooks.view_hookpolicy"),
+            Place("Webhooks", "admin:hooks_webhook_changelist", "webhook", "hooks.view_webhook"),
+        ),
+    ),
+    PlaceGroup(
         "Watching",
         (
             Place("Alerts", "admin:inference_alert_changelist", "notifications", "inference.view_alert"),

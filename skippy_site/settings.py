@@ -107,6 +107,8 @@ PERSONAL_DATA_HOLDERS = [
 MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
 # Makes hooks.services.scope_directory.ScopeDirectory.
 HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
+# Where webhooks may be.
+HOOK_WEBHOOK_HOSTS = ENVIRONMENT.allowed_webhook_hosts
 # Makes hooks.services.secret_box.SecretSealer.
 HOOK_SECRET_BOX = "skippy_site.hook_rows.make_secret_box"  # noqa: S105 - who keeps them
 

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from accounts.actors import Door
 from accounts.api.listing import IdField, PageQuery, list_of, page_of, query_of
 from accounts.api.view import ManagementView
+from accounts.history import changes_of
 from accounts.models import AdministrativeChange
 from accounts.models.administrative_change import ChangeAction
 from accounts.scopes import Scope
@@ -42,11 +43,9 @@ class ChangeQuery(PageQuery):
     actor_user_id = IdField(required=False)
 
 
-def changes_of(request: Request, *, subject_kind: str, subject_id: int | None = None) -> Response:
-    """The history of one kind of thing, or of one thing, for the views of those whose things they are."""
-    rows = AdministrativeChange.objects.filter(subject_kind=subject_kind)
-    if subject_id is not None:
-        rows = rows.filter(subject_id=subject_id)
+def changes_response(request: Request, *, subject_kind: str, subject_id: int | None = None) -> Response:
+    """A page of the history of one kind of thing, or of one thing, for the views of those whose they are."""
+    rows = changes_of(subject_kind=subject_kind, subject_id=subject_id)
     return page_of(rows, query_of(request, PageQuery)).response(ChangeSerializer)
 
 

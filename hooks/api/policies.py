@@ -9,12 +9,13 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api.changes import ChangeSerializer, changes_of
+from accounts.api.changes import ChangeSerializer, changes_response
 from accounts.api.listing import Page, PageQuery, list_of, query_of
 from accounts.api.preconditions import check_if_match, tagged
 from accounts.api.view import ManagementView
 from accounts.scopes import Scope
 from hooks.api.policy_serializers import (
+    ExamplesRequest,
     OrderRequest,
     PolicyChange,
     PolicyQuery,
@@ -26,7 +27,7 @@ from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.refusals import InvalidField
 from hooks.history import POLICY_KIND
-from hooks.models import HookPolicy
+from hooks.models import HookPolicy, Webhook
 from hooks.selectors import policies_missing
 from hooks.services import policies as services
 from hooks.services.announcement import hooks_changing
@@ -141,6 +142,26 @@ class PolicyOrderView(ManagementView):
         return Response(status=204)
 
 
+class PolicyExamplesView(ManagementView):
+    scopes: ClassVar = {"POST": _POLICIES}
+
+    @extend_schema(
+        operation_id="addHookPolicyExamples",
+        tags=["hook policies"],
+        summary="Add the shipped examples that are not there yet, all of them off. May be repeated",
+        request=ExamplesRequest,
+        responses={201: PolicySerializer(many=True)},
+    )
+    def post(self, request: Request) -> Response:
+        body = ExamplesRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        webhook_id = body.validated_data.get("webhook_id")
+        if webhook_id is not None and not Webhook.objects.filter(pk=webhook_id).exists():
+            raise InvalidField("webhook_id", "there is no such webhook")
+        rows = services.policies_add_examples(webhook_id=webhook_id)
+        return Response([_shown(row, missing) for row, missing in policies_missing(rows)], status=201)
+
+
 class PolicyHistoryView(ManagementView):
     """Of all policies, also of those that are gone."""
 
@@ -154,7 +175,7 @@ class PolicyHistoryView(ManagementView):
         responses=list_of("HookPolicyChangeList", ChangeSerializer),
     )
     def get(self, request: Request) -> Response:
-        return changes_of(request, subject_kind=POLICY_KIND)
+        return changes_response(request, subject_kind=POLICY_KIND)
 
 
 class PolicyChangesView(ManagementView):
@@ -170,7 +191,7 @@ class PolicyChangesView(ManagementView):
         responses=list_of("ChangesOfHookPolicy", ChangeSerializer),
     )
     def get(self, request: Request, policy_id: str) -> Response:
-        return changes_of(request, subject_kind=POLICY_KIND, subject_id=int(policy_id))
+        return changes_response(request, subject_kind=POLICY_KIND, subject_id=int(policy_id))
 
 
 def policy_shown(row: HookPolicy) -> Any:

@@ -145,6 +145,10 @@ class OrderRequest(StrictSerializer):
     )
 
 
+class ExamplesRequest(StrictSerializer):
+    webhook_id = IdField(required=False, help_text="whom those call that call one; else they are left out")
+
+
 def policy_changed(policy: Policy, given: dict[str, Any]) -> Policy:
     """`policy` with what a `PolicyChange` read. Raises InvalidField."""
     plain = ("name", "order", "is_required", "condition", "deadline_s", "held_chars")

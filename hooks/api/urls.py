@@ -7,6 +7,7 @@ from django.urls import re_path
 from hooks.api.policies import (
     PoliciesView,
     PolicyChangesView,
+    PolicyExamplesView,
     PolicyHistoryView,
     PolicyOrderView,
     PolicyView,
@@ -19,6 +20,7 @@ _ID = r"[0-9]{1,18}"
 urlpatterns = [
     re_path(r"^hook-policies/?$", PoliciesView.as_view()),
     re_path(r"^hook-policies/reorder/?$", PolicyOrderView.as_view()),
+    re_path(r"^hook-policies/examples/?$", PolicyExamplesView.as_view()),
     re_path(r"^hook-policies/changes/?$", PolicyHistoryView.as_view()),
     re_path(rf"^hook-policies/(?P<policy_id>{_ID})/?$", PolicyView.as_view()),
     re_path(rf"^hook-policies/(?P<policy_id>{_ID})/changes/?$", PolicyChangesView.as_view()),

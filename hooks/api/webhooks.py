@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api.changes import ChangeSerializer, changes_of
+from accounts.api.changes import ChangeSerializer, changes_response
 from accounts.api.listing import PageQuery, list_of, page_of, query_of
 from accounts.api.preconditions import check_if_match, tagged
 from accounts.api.view import ManagementView
@@ -123,7 +123,7 @@ class WebhookHistoryView(ManagementView):
         responses=list_of("WebhookChangeList", ChangeSerializer),
     )
     def get(self, request: Request) -> Response:
-        return changes_of(request, subject_kind=WEBHOOK_KIND)
+        return changes_response(request, subject_kind=WEBHOOK_KIND)
 
 
 class WebhookChangesView(ManagementView):
@@ -139,7 +139,7 @@ class WebhookChangesView(ManagementView):
         responses=list_of("ChangesOfWebhook", ChangeSerializer),
     )
     def get(self, request: Request, webhook_id: str) -> Response:
-        return changes_of(request, subject_kind=WEBHOOK_KIND, subject_id=int(webhook_id))
+        return changes_response(request, subject_kind=WEBHOOK_KIND, subject_id=int(webhook_id))
 
 
 def _shown(row: Webhook) -> Any:

@@ -53,7 +53,7 @@ def output_draft(output: OutputText) -> OutputDraft:
 
 
 def apply_to_output(draft: OutputDraft, action: Action) -> OutputDraft:
-    """The draft with it; the same object where it changes nothing. Raises TooManyMatches."""
+    """The draft with it; the same object where it changes nothing. Raises MaskFailed."""
     match action:
         case MaskText():
             return _masked(draft, action)
@@ -67,7 +67,7 @@ def _masked(draft: OutputDraft, action: MaskText) -> OutputDraft:
     mask = mask_compiled(action)
     for place, text in draft.texts.items():
         target, _ = place
-        if target not in action.targets:
+        if target not in action.targets or not text.text:
             continue
         found = _found(mask, text.text, target)
         if found:

@@ -20,7 +20,7 @@ from hooks.contracts.view import RequestView
 
 def apply_to_request(view: RequestView, action: Action) -> RequestView:
     """The request with it; the same object where it changes nothing, or is no action on a request. Raises
-    ActionRefused, and TooManyMatches of a mask."""
+    ActionRefused, and MaskFailed of a mask."""
     match action:
         case InjectText():
             return inject_text(view, action)

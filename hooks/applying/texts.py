@@ -8,16 +8,19 @@ from hooks.applying.messages import last_user_place, with_message
 from hooks.applying.refusal import ActionRefused
 from hooks.contracts.actions import MaskText, ReplaceText, TextTarget
 from hooks.contracts.view import MediaPartView, MessageView, PartView, RequestView, TextPart
-from hooks.matching import Mask, mask_compiled
+from hooks.matching import MAX_MASKED_CHARS, Mask, MaskFailed, mask_compiled
 
 
 def mask_input(view: RequestView, action: MaskText) -> RequestView:
     """In all turns, whoever's they are: their text, their thinking, the arguments of their calls; and in
-    prompts. Raises TooManyMatches."""
+    prompts. Raises MaskFailed, also for more than
+    MAX_MASKED_CHARS in all."""
     if TextTarget.INPUT not in action.targets:
         return view
     if None in view.prompts:
         raise ActionRefused("a prompt is given as tokens")
+    if _num_chars(view) > MAX_MASKED_CHARS:
+        raise MaskFailed("the text is too large")
     mask = mask_compiled(action)
     messages = tuple([_masked(message, mask) for message in view.messages])
     prompts = tuple([None if prompt is None else mask.masked(prompt) for prompt in view.prompts])
@@ -40,6 +43,13 @@ def replace_input(view: RequestView, action: ReplaceText) -> RequestView:
     message = view.messages[place]
     media = [part for part in message.parts if isinstance(part, MediaPartView)]
     return with_message(view, place, replace(message, parts=(*media, TextPart(action.text))))
+
+
+def _num_chars(view: RequestView) -> int:
+    texts = [prompt for prompt in view.prompts if prompt is not None]
+    for message in view.messages:
+        texts += [message.text, message.reasoning or "", *message.tool_arguments]
+    return sum(map(len, texts))
 
 
 def _masked(message: MessageView, mask: Mask) -> MessageView:

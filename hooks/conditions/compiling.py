@@ -9,6 +9,7 @@ policy), and texts are bounded where they are handed over (hooks/conditions/cont
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
@@ -75,6 +76,19 @@ def condition_compiled(text: str, point: HookPoint) -> Condition | None:
     raise ConditionInvalid(made)
 
 
+def conditions_joined(conditions: Sequence[Condition]) -> Condition | None:
+    """One that is false exactly where all of these are; where one of them is true it is true, otherwise an
+    error of one is its error. Not empty, all of one point. None where that makes no expression."""
+    # A comment at the end of one of them ends with its line.
+    text = " || ".join([f"({condition.text}\n)" for condition in conditions])
+    point = conditions[0].point
+    try:
+        expression = environment(point).compile(text)
+    except RuntimeError:
+        return None
+    return Condition(text, point, frozenset().union(*[one.variables for one in conditions]), expression)
+
+
 @cache
 def environment(point: HookPoint) -> cel.Env:
     """What an expression can name at this point; each its own, so that one that reads what is not known
@@ -130,15 +144,15 @@ def _problems(message: str, outline: Outline, point: HookPoint) -> tuple[Conditi
             ConditionProblem(f"{name} is not known at {point.value}.", line, column)
             for (line, column), name in sorted(places.items())
         )
-    found = [
+    found = dict.fromkeys(
         ConditionProblem(_said(what), max(0, int(line)), max(0, int(column)))
         for line, column, what in _PROBLEM.findall(message)
-    ]
+    )
     return tuple(found) or (ConditionProblem("It nests too deeply, or cannot be read."),)
 
 
 def _said(message: str) -> str:
-    message = message.strip().replace(" (in container '')", "")
+    message = message.strip().replace(" (in container '')", "").removesuffix(".")
     if "(double, int)" in message or "(int, double)" in message:
         message += "; a double is compared with 3.0, not with 3"
     return message[:300] + "."

@@ -6,14 +6,17 @@ MAX_ITEMS is not handed over, and a condition that reads it fails, so that its p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from hooks.conditions.compiling import Condition, environment
 from hooks.conditions.moment import Moment
+from hooks.conditions.request_texts import MAX_TEXT_BYTES, TextTooLarge
 from hooks.conditions.variables import variables_at
 
-MAX_TEXT_BYTES = 1 << 20
+logger = logging.getLogger(__name__)
+
 MAX_ITEMS = 1024
 MAX_ITEM_BYTES = 64 << 10
 
@@ -29,41 +32,54 @@ class ConditionFailed(Exception):
 class Context:
     """Made for one firing: `names` are all that its conditions may read."""
 
-    __slots__ = ("_activation", "_moment", "_names", "_too_large")
+    __slots__ = ("_activation", "_faults", "_moment", "_names", "_values")
 
     def __init__(self, moment: Moment, names: Iterable[str]) -> None:
         self._moment = moment
         self._names = names
+        self._values: dict[str, Any] | None = None
         self._activation: Any = None
-        self._too_large: set[str] = set()
+        # Names without a value, and why.
+        self._faults: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        """Makes the values now, on whatever thread this is: for large texts it takes some milliseconds."""
+        if self._values is None:
+            self._values = self._read()
 
     def holds(self, condition: Condition) -> bool:
         """Raises ConditionFailed."""
         if self._activation is None:
-            self._activation = self._activated()
-        if not self._too_large.isdisjoint(condition.variables):
-            raise ConditionFailed("the input is too large")
+            # On this thread: functions of ours work only where their activation was made.
+            self.prepare()
+            self._activation = environment(self._moment.point).Activation(self._values)
+        if self._faults:
+            for name in condition.variables:
+                if name in self._faults:
+                    raise ConditionFailed(self._faults[name])
         try:
             value = condition.expression.eval(self._activation).value()
-        except RuntimeError:
-            raise ConditionFailed("the evaluation took too long") from None
+        except RuntimeError as error:
+            is_endless = "budget" in str(error)
+            reason = "the evaluation took too long" if is_endless else "the condition has an error"
+            raise ConditionFailed(reason) from None
         if value is True or value is False:
             return bool(value)
         raise ConditionFailed("the condition has an error")
 
-    def _activated(self) -> Any:
+    def _read(self) -> dict[str, Any]:
         known = variables_at(self._moment.point)
         values: dict[str, Any] = {}
         for name in self._names:
             try:
                 values[name] = _bounded(known[name].value(self._moment))
-            except _TooLarge:
-                self._too_large.add(name)
-        return environment(self._moment.point).Activation(values)
-
-
-class _TooLarge(Exception):
-    pass
+            except TextTooLarge:
+                self._faults[name] = "the input is too large"
+            except Exception as error:
+                # Its message may hold what somebody wrote.
+                logger.error("A condition's %s could not be read: %s", name, type(error).__name__)
+                self._faults[name] = "the input cannot be read"
+        return values
 
 
 def _bounded(value: Any) -> Any:
@@ -71,11 +87,11 @@ def _bounded(value: Any) -> Any:
         return _text(value, MAX_TEXT_BYTES)
     if isinstance(value, list):
         if len(value) > MAX_ITEMS:
-            raise _TooLarge
+            raise TextTooLarge
         return [_item(item) for item in value]
     if isinstance(value, dict):
         if len(value) > MAX_ITEMS:
-            raise _TooLarge
+            raise TextTooLarge
         return {_item(name): _item(item) for name, item in value.items()}
     return value
 
@@ -88,10 +104,10 @@ def _text(value: str, max_bytes: int) -> str:
     """As the binding can take it: it knows no half of a surrogate pair, and a text ends for it at a NUL, so
     that whatever stands behind one would be hidden."""
     if len(value) > max_bytes:
-        raise _TooLarge
+        raise TextTooLarge
     if not value.isascii():
         data = value.encode("utf-8", "replace")
         if len(data) > max_bytes:
-            raise _TooLarge
+            raise TextTooLarge
         value = data.decode("utf-8")
     return value.replace("\x00", "\ufffd") if "\x00" in value else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from hooks.contracts.actions import InjectText, StopReason, TextTarget
 from hooks.contracts.points import HookPoint
@@ -38,9 +39,9 @@ class Decision:
     num_discarded_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """One policy was asked at one point: what metrics count, also where it did not match."""
+class Firing(NamedTuple):
+    """One policy was asked at one point: what metrics count, also where it did not match. Made for each of
+    them at each firing, which a named tuple is quicker at."""
 
     policy_id: int
     policy: str

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hooks.conditions import Moment
+from hooks.conditions import Moment, RequestTexts
 from hooks.contracts.actions import MaskText, Tag
 from hooks.contracts.decisions import Decision, DecisionResult, Firing, HookDenied, HookFailed
 from hooks.contracts.exchange import HookObserver
@@ -19,7 +19,7 @@ from hooks.exchange.draft import Draft
 from hooks.exchange.evaluation import evaluated
 from hooks.exchange.outcome import Outcome
 from hooks.exchange.policy_set import CompiledPolicy, PolicyGroup
-from hooks.matching import TooManyMatches
+from hooks.matching import MaskFailed
 
 # Masks over more text than this are put on a thread: they take some milliseconds, and no two of them one
 # after another may keep the event loop.
@@ -28,20 +28,29 @@ LARGE_CHARS = 32_768
 
 @dataclass(slots=True, repr=False)
 class Asking:
-    """What all points of a request have in common. `request` is the request as of now; who carries the
-    exchange through its points replaces it."""
+    """What all points of a request have in common. `texts` are those of the request as of now; who carries
+    the exchange through its points replaces them."""
 
     groups: Mapping[HookPoint, PolicyGroup]
     caller: HookCaller
     model: str
     request_id: str
-    request: RequestView
+    texts: RequestTexts
     webhooks: WebhookCaller
     observer: HookObserver
     log: DecisionLog = field(default_factory=DecisionLog)
 
     def moment(self, point: HookPoint) -> Moment:
-        return Moment(point=point, caller=self.caller, model=self.model, request=self.request)
+        return Moment(point=point, caller=self.caller, model=self.model, texts=self.texts)
+
+    @property
+    def request(self) -> RequestView:
+        return self.texts.request
+
+    @request.setter
+    def request(self, request: RequestView) -> None:
+        if request is not self.texts.request:
+            self.texts = RequestTexts(request)
 
     async def settle(
         self, moment: Moment, draft: Draft, policies: Sequence[CompiledPolicy] | None = None
@@ -51,13 +60,16 @@ class Asking:
         group = self.groups[moment.point]
         asked = group.policies if policies is None else policies
         outcomes = await evaluated(group, asked, moment, request_id=self.request_id, webhooks=self.webhooks)
+        if not any(outcome.has_matched or outcome.failure for outcome in outcomes):
+            for outcome in outcomes:
+                self._note(moment.point, outcome, None)
+            return draft, ()
         denier = next((outcome for outcome in outcomes if outcome.denial is not None), None)
         settling = _Settling(draft, denier)
-        if any(outcome.has_matched or outcome.failure for outcome in outcomes):
-            if _is_large(outcomes, draft):
-                await asyncio.to_thread(settling.apply, outcomes)
-            else:
-                settling.apply(outcomes)
+        if _is_large(outcomes, draft):
+            await asyncio.to_thread(settling.apply, outcomes)
+        else:
+            settling.apply(outcomes)
         places = self._record(moment, outcomes, settling)
         self.log.add_tags(settling.draft.tags)
         if denier is not None and denier.denial is not None:
@@ -75,14 +87,13 @@ class Asking:
     def _record(self, moment: Moment, outcomes: Sequence[Outcome], settling: _Settling) -> tuple[int, ...]:
         places: list[int] = []
         for outcome in outcomes:
-            policy = outcome.policy
             result: DecisionResult | None = None
             if outcome.failure or outcome.has_matched:
                 result, reason = settling.result_of(outcome, moment.point)
                 place = self.log.add(
                     Decision(
-                        policy_id=policy.policy_id,
-                        policy=policy.name,
+                        policy_id=outcome.policy.policy_id,
+                        policy=outcome.policy.name,
                         point=moment.point,
                         actions=tuple([action_name(action) for action in outcome.actions]),
                         result=result,
@@ -92,17 +103,14 @@ class Asking:
                     )
                 )
                 places += [place] * settling.num_injections.get(id(outcome), 0)
-            self.observer.firing_noted(
-                Firing(
-                    policy.policy_id,
-                    policy.name,
-                    moment.point,
-                    outcome.has_matched,
-                    result,
-                    outcome.elapsed_s,
-                )
-            )
+            self._note(moment.point, outcome, result)
         return tuple(places)
+
+    def _note(self, point: HookPoint, outcome: Outcome, result: DecisionResult | None) -> None:
+        policy = outcome.policy
+        self.observer.firing_noted(
+            Firing(policy.policy_id, policy.name, point, outcome.has_matched, result, outcome.elapsed_s)
+        )
 
 
 class _Settling:
@@ -130,8 +138,8 @@ class _Settling:
     def _apply_one(self, outcome: Outcome) -> None:
         try:
             draft, refusals = self.draft.with_actions(outcome.actions)
-        except TooManyMatches:
-            outcome.failure = "the text has too many matches"
+        except MaskFailed as failure:
+            outcome.failure = failure.reason
             return
         except Exception:
             outcome.failure = "an action failed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 
+from hooks.conditions import RequestTexts
 from hooks.contracts.exchange import HookObserver
 from hooks.contracts.view import HookCaller, RequestView
 from hooks.contracts.webhooks import WebhookCaller
@@ -48,7 +49,7 @@ class PolicyDesk:
             caller=caller,
             model=model,
             request_id=request_id,
-            request=RequestView(endpoint=endpoint, model=model, opts_in=opts_in),
+            texts=RequestTexts(RequestView(endpoint=endpoint, model=model, opts_in=opts_in)),
             webhooks=self._webhooks,
             observer=self._observer,
         )

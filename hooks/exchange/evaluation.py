@@ -18,8 +18,11 @@ from hooks.contracts.policies import PolicyMode
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookCaller, WebhookFailed
 from hooks.exchange.outcome import Outcome
 from hooks.exchange.policy_set import CompiledPolicy, PolicyGroup
+from hooks.exchange.screening import screened
 
 MAX_ANSWER_ACTIONS = 32
+# Of more text than this, what conditions read is made on a thread: it takes some milliseconds.
+LARGE_CHARS = 131_072
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +37,25 @@ async def evaluated(
 ) -> list[Outcome]:
     """One outcome for each of `policies`, which are some of `group`, in their order."""
     context = Context(moment, group.variables)
-    outcomes = [_judged(one, context) for one in policies]
+    if group.variables and moment.num_chars > LARGE_CHARS:
+        await asyncio.to_thread(context.prepare)
+    outcomes: list[Outcome] = []
+    begin_ts = time.perf_counter()
+    for piece, is_silent in screened(policies, context):
+        if is_silent:
+            end_ts = time.perf_counter()
+            share_s = (end_ts - begin_ts) / len(piece)
+            outcomes += [Outcome(one.policy, elapsed_s=share_s) for one in piece]
+            begin_ts = end_ts
+            continue
+        for one in piece:
+            outcome = _judged(one, context)
+            end_ts = time.perf_counter()
+            outcome.elapsed_s = end_ts - begin_ts
+            if outcome.elapsed_s > one.policy.deadline_s:
+                outcome.failure = "the deadline has passed"
+            outcomes.append(outcome)
+            begin_ts = end_ts
     if any(one.has_webhooks for one in policies):
         calls = [
             _Call(outcome, action)
@@ -51,7 +72,6 @@ async def evaluated(
 def _judged(compiled: CompiledPolicy, context: Context) -> Outcome:
     policy = compiled.policy
     outcome = Outcome(policy)
-    begin_ts = time.perf_counter()
     try:
         if compiled.is_broken:
             outcome.failure = "the policy does not compile"
@@ -62,9 +82,6 @@ def _judged(compiled: CompiledPolicy, context: Context) -> Outcome:
         outcome.failure = error.reason
     except Exception as error:
         outcome.failure = _unforeseen(policy.policy_id, error)
-    outcome.elapsed_s = time.perf_counter() - begin_ts
-    if outcome.elapsed_s > policy.deadline_s:
-        outcome.failure = "the deadline has passed"
     return outcome
 
 

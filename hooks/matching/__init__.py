@@ -5,9 +5,20 @@ words     whole words and phrases      personal  e-mail addresses and card numbe
 masks     all of them together, and what stands in their place
 """
 
-from hooks.matching.masks import Mask, TooManyMatches, mask_compiled
-from hooks.matching.readings import Reading, folded, reading_of
+from hooks.matching.masks import MAX_MASKED_CHARS, Mask, MaskFailed, mask_compiled
+from hooks.matching.readings import Reading, folded, reading_of, unescaped
 from hooks.matching.spans import Span
 from hooks.matching.words import has_word
 
-__all__ = ["Mask", "Reading", "Span", "TooManyMatches", "folded", "has_word", "mask_compiled", "reading_of"]
+__all__ = [
+    "MAX_MASKED_CHARS",
+    "Mask",
+    "MaskFailed",
+    "Reading",
+    "Span",
+    "folded",
+    "has_word",
+    "mask_compiled",
+    "reading_of",
+    "unescaped",
+]

@@ -22,14 +22,20 @@ from hooks.matching.spans import Span, joined
 from hooks.matching.words import needle_of, word_spans
 
 MAX_MATCHES = 10_000
+MAX_MASKED_CHARS = 1 << 20
 # RE2's own bound for a pattern and its automaton; past it, it says so instead of growing.
 MAX_PATTERN_MEMORY_BYTES = 8 << 20
 
 _SPANS_OF = {MaskKind.EMAIL: email_spans, MaskKind.CARD_NUMBER: card_spans}
 
 
-class TooManyMatches(Exception):
-    """More than MAX_MATCHES: who asked has to do without, since each takes its time."""
+class MaskFailed(Exception):
+    """More than MAX_MATCHES, or more text than MAX_MASKED_CHARS: who asked has to do without, since all of it
+    takes its time. `reason` is for the record."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +49,16 @@ class Mask:
 
     def spans(self, text: str, *, is_json: bool = False) -> list[Span]:
         """Where in `text` it is found, in order, none over another. `is_json`: what is escaped in it is
-        read, too. Raises TooManyMatches."""
+        read, too. Raises MaskFailed."""
+        if len(text) > MAX_MASKED_CHARS:
+            raise MaskFailed("the text is too large")
         found = list(islice(self._found(text, is_json), MAX_MATCHES + 1))
         if len(found) > MAX_MATCHES:
-            raise TooManyMatches
+            raise MaskFailed("the text has too many matches")
         return joined(found)
 
     def masked(self, text: str, *, is_json: bool = False) -> str:
-        """`text` without what is looked for. Of JSON, strings stay strings. Raises TooManyMatches."""
+        """`text` without what is looked for. Of JSON, strings stay strings. Raises MaskFailed."""
         spans = self.spans(text, is_json=is_json)
         if not spans:
             return text

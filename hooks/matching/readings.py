@@ -35,7 +35,8 @@ _CONTINUATIONS = "\u1160-\u11ff\uff9e-\uff9f\uffa0-\uffdc\ud7b0-\ud7ff"
 
 _widthless = re.compile(f"[{_WIDTHLESS}]+")
 _loose_marks = re.compile(f"[{_LOOSE_MARKS}]+")
-_white_space = re.compile(r"\s+")
+# The same for text that is all ASCII, where this is ten times as fast.
+_ASCII_WIDTHLESS = dict.fromkeys((*range(9), *range(14, 28), 127))
 _continuation = re.compile(f"[{_CONTINUATIONS}]")
 _escape = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
@@ -46,13 +47,20 @@ _odd = re.compile(f"[{_WIDTHLESS}{_LOOSE_MARKS}]")
 def plain(text: str) -> str:
     """The plain reading, without the way back."""
     if text.isascii():
-        return _widthless.sub("", text)
+        return text.translate(_ASCII_WIDTHLESS)
     return _loose_marks.sub("", normalize("NFKC", _widthless.sub("", text)))
 
 
 def folded(text: str) -> str:
-    """The folded reading, each run of white space one space: to be compared, or searched with `in`."""
-    return _white_space.sub(" ", _loose_marks.sub("", plain(text).casefold()))
+    """The folded reading, with no white space around it, and each run of it inside one space: to be compared,
+    or searched with `in`."""
+    letters = plain(text).casefold()
+    return " ".join((letters if letters.isascii() else _loose_marks.sub("", letters)).split())
+
+
+def unescaped(text: str) -> str:
+    r"""JSON, or a part of some, with what is escaped in it (`\u0062`) as what it stands for."""
+    return text if "\\" not in text else _escape.sub(lambda escape: _escaped(escape.group()), text)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,7 +100,7 @@ def reading_of(text: str, *, is_json: bool = False) -> Reading:
     r"""The plain reading. `is_json`: `text` is JSON, or a part of some: what is escaped in it (`\u0062`) is
     read as what it stands for."""
     has_escapes = is_json and "\\" in text
-    if not has_escapes and not _odd.search(text) and (text.isascii() or is_normalized("NFKC", text)):
+    if not has_escapes and _is_plain(text):
         return Reading(text)
     letters: list[str] = []
     starts: list[int] = []
@@ -103,6 +111,12 @@ def reading_of(text: str, *, is_json: bool = False) -> Reading:
             starts.append(start)
             ends.append(end)
     return Reading("".join(letters), starts, ends)
+
+
+def _is_plain(text: str) -> bool:
+    if text.isascii():
+        return len(text.translate(_ASCII_WIDTHLESS)) == len(text)
+    return not _odd.search(text) and is_normalized("NFKC", text)
 
 
 _Piece = tuple[int, int, str]
@@ -120,7 +134,7 @@ def _escaped_characters(text: str) -> Iterator[_Piece]:
         start, end = escape.span()
         for at in range(place, start):
             yield at, at + 1, text[at]
-        yield start, end, json.loads(f'"{escape.group()}"')
+        yield start, end, _escaped(escape.group())
         place = end
     for at in range(place, len(text)):
         yield at, at + 1, text[at]
@@ -142,9 +156,14 @@ def _pieces(characters: Iterator[_Piece]) -> Iterator[_Piece]:
         yield begin, finish, piece
 
 
+def _escaped(escape: str) -> str:
+    character: str = json.loads(f'"{escape}"')
+    return character
+
+
 @lru_cache(maxsize=4096)
 def _continues(character: str) -> bool:
-    return character > "\x7f" and (
+    return (
         category(character).startswith("M")
         or _continuation.match(character) is not None
         or _widthless.match(character) is not None

@@ -21,7 +21,7 @@ _unspaced = re.compile(
 
 def needle_of(word: str) -> str:
     """What is searched for. Empty where nothing of the word can be seen."""
-    return folded(word).strip()
+    return folded(word)
 
 
 def has_word(text: str, word: str) -> bool:

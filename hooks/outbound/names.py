@@ -30,10 +30,14 @@ class NameResolver:
         if found is None:
             if len(self._running) >= self._max_lookups:
                 raise OSError("too many names are being looked up")
-            found = self._running[key] = asyncio.get_running_loop().create_future()
-            found.add_done_callback(lambda done: self._forget(key, done))
+            found = asyncio.get_running_loop().create_future()
             look_up = threading.Thread(target=_look_up, args=(host, port, found), name="names", daemon=True)
-            look_up.start()
+            try:
+                look_up.start()
+            except RuntimeError:
+                raise OSError("the machine has no thread left") from None
+            self._running[key] = found
+            found.add_done_callback(lambda done: self._forget(key, done))
         # Whoever gives up does so for himself.
         return await asyncio.shield(found)
 

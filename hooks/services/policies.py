@@ -13,6 +13,7 @@ from django.utils import timezone
 from hooks.contracts.actions import CallWebhook
 from hooks.contracts.policies import Policy, PolicyMode, PolicyScope
 from hooks.contracts.refusals import AlreadyTaken, InvalidField, NotThere
+from hooks.examples import SHIPPED
 from hooks.models import HookPolicy, Webhook
 from hooks.services.announcement import hooks_changed, hooks_changing
 from hooks.services.columns import WRITTEN_COLUMNS, policy_of, write_columns
@@ -109,16 +110,27 @@ def policy_delete(*, policy_id: int) -> None:
         hooks_changed()
 
 
-def policies_add_missing(*, policies: Sequence[tuple[Policy, str]]) -> list[HookPolicy]:
-    """Those of the shipped examples, each with its description, whose names are not there yet; all of them
-    off. A webhook that an example calls is asked of nobody, so such ones are left out by who calls this."""
+def policies_add_examples(*, webhook_id: int | None = None) -> list[HookPolicy]:
+    """The shipped examples whose names are not there yet, all of them off. Those that call a webhook are
+    made only with one."""
     with hooks_changing():
         there = set(HookPolicy.objects.values_list("name", flat=True))
         return [
-            policy_create(policy=replace(policy, mode=PolicyMode.OFF), description=description)
-            for policy, description in policies
-            if policy.name not in there
+            policy_create(policy=_with_webhook(example.policy, webhook_id), description=example.description)
+            for example in SHIPPED
+            if example.policy.name not in there and not (example.needs_webhook and webhook_id is None)
         ]
+
+
+def _with_webhook(policy: Policy, webhook_id: int | None) -> Policy:
+    """An example off, and with a webhook where it calls one."""
+    actions = tuple(
+        [
+            CallWebhook(webhook_id) if isinstance(action, CallWebhook) and webhook_id is not None else action
+            for action in policy.actions
+        ]
+    )
+    return replace(policy, actions=actions, mode=PolicyMode.OFF)
 
 
 def _save(row: HookPolicy) -> None:

@@ -5,7 +5,7 @@ The site names what knows them in the setting HOOK_SCOPE_DIRECTORY.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Protocol
 
 from django.conf import settings
@@ -15,17 +15,25 @@ from hooks.contracts.policies import PolicyScope
 
 
 class ScopeDirectory(Protocol):
-    """Each gives those of the ids that there are."""
+    """Looks up whom there is."""
 
-    def team_ids(self, ids: Set[int]) -> Set[int]: ...
-
-    def user_ids(self, ids: Set[int]) -> Set[int]: ...
-
-    def key_ids(self, ids: Set[int]) -> Set[int]: ...
-
-    def model_ids(self, ids: Set[str]) -> Set[str]:
-        """Ids of models alone: an alias is none."""
+    def teams(self, ids: Set[int]) -> Mapping[int, str]:
+        """Those of the ids that there are, with what people call them; so do the next two."""
         ...
+
+    def users(self, ids: Set[int]) -> Mapping[int, str]: ...
+
+    def keys(self, ids: Set[int]) -> Mapping[int, str]: ...
+
+    def models(self, ids: Set[str]) -> Set[str]:
+        """Those of the ids that there are: an alias is none."""
+        ...
+
+    def teams_named(self, names: Set[str]) -> Mapping[str, int]:
+        """The ids of those of the names that there are."""
+        ...
+
+    def users_named(self, names: Set[str]) -> Mapping[str, int]: ...
 
 
 def scope_directory() -> ScopeDirectory:
@@ -37,12 +45,12 @@ def scope_missing(scope: PolicyScope, directory: ScopeDirectory) -> list[tuple[s
     """Field and id of whatever `scope` names that there is not, or no more."""
     pairs: list[tuple[str, int | str]] = []
     for field, ids, found in (
-        ("scope.team_ids", scope.team_ids, directory.team_ids),
-        ("scope.user_ids", scope.user_ids, directory.user_ids),
-        ("scope.key_ids", scope.key_ids, directory.key_ids),
+        ("scope.team_ids", scope.team_ids, directory.teams),
+        ("scope.user_ids", scope.user_ids, directory.users),
+        ("scope.key_ids", scope.key_ids, directory.keys),
     ):
         if ids:
-            pairs += [(field, one) for one in sorted(ids - found(ids))]
+            pairs += [(field, one) for one in sorted(ids - found(ids).keys())]
     if scope.models:
-        pairs += [("scope.models", one) for one in sorted(scope.models - directory.model_ids(scope.models))]
+        pairs += [("scope.models", one) for one in sorted(scope.models - directory.models(scope.models))]
     return pairs

@@ -37,7 +37,7 @@ async def connect(
                 Connection,
                 ip,
                 address.port,
-                ssl=(trust or ssl.create_default_context()) if is_secure else None,
+                ssl=(trust or True) if is_secure else None,
                 server_hostname=address.host if is_secure else None,
             )
         except OSError:

@@ -73,7 +73,9 @@ class MetricsConsumer(ApiConsumer):
             caller = await self._authenticator.authenticate(self.scope["headers"])
             if not self._access.may_read(caller):
                 raise PermissionDenied("This API key may not read metrics.")
-        body = self._metrics.exposition(model_gauges(self._runtime), self._telemetry.statistics().sinks)
+        body = self._metrics.exposition(
+            model_gauges(self._runtime), self._telemetry.statistics().sinks, self._runtime.statistics().ledger
+        )
         headers = (
             (b"content-type", CONTENT_TYPE),
             (b"content-length", str(len(body)).encode()),
@@ -113,6 +115,8 @@ def _gauges(id: str, held: ModelStatistics | None, *, is_ready: bool) -> ModelGa
         total_steps=engine.total_steps,
         total_drafted_tokens=engine.total_drafted_tokens,
         total_accepted_tokens=engine.total_accepted_tokens,
+        total_injected_tokens=engine.total_injected_tokens,
+        total_discarded_tokens=engine.total_discarded_tokens,
         total_failed_steps=engine.total_failed_steps,
         total_integrity_faults=engine.total_integrity_faults,
         cold=engine.cold,

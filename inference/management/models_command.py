@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -118,10 +117,3 @@ def report_summary(report: Any) -> dict[str, object]:
         "memory_bytes": report.memory_bytes,
         "seen_at": instant(report.seen_at),
     }
-
-
-def print_table(write: Callable[[str], Any], columns: tuple[str, ...], rows: list[list[str]]) -> None:
-    lines = [list(columns), *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -9,6 +9,7 @@ import numpy as np
 from inference.domain.events import Started
 from inference.domain.media import Picture
 from inference.domain.media_run import MediaRun
+from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaProjector
 from inference.engine.positions import PositionMap
@@ -50,8 +51,16 @@ class LookingEngine(WatchedEngine):
         self._projector = projector
         self._has_planes = projector._has_plane
 
-    def look(self, name: str, *pictures: Picture, max_tokens: int = 6, namespace: str = "") -> RecordingSink:
-        """BEGIN, each picture and a line break, END."""
+    def look(
+        self,
+        name: str,
+        *pictures: Picture,
+        max_tokens: int = 6,
+        namespace: str = "",
+        behind: tuple[int, ...] = (),
+        signals: SignalRequest | None = None,
+    ) -> RecordingSink:
+        """BEGIN, each picture and a line break, END, and what stands `behind` that."""
         ids, runs = list(BEGIN), []
         for one in pictures:
             rows = iter(self._projector.encode(one))
@@ -62,11 +71,12 @@ class LookingEngine(WatchedEngine):
             ids.append(5)
         return self.submit(
             name,
-            (*ids, *END),
+            (*ids, *END, *behind),
             media=tuple(runs),
             max_tokens=max_tokens,
             ignore_eos=True,
             namespace=namespace,
+            signals=signals,
         )
 
     def check(self) -> None:

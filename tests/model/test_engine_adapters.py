@@ -10,6 +10,7 @@ import pytest
 
 from inference.domain.adapters import AdapterSet, AppliedAdapter, adapter_namespace, adapter_set
 from inference.domain.events import Dropped, Failed, Finished, Started, TokenBatch
+from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel
 from inference.engine.load_error import ModelLoadError
@@ -53,6 +54,31 @@ def engine(changed_model: LlamaModel) -> Iterator[SteppedEngine]:
 def submit(engine: SteppedEngine, name: str, adapters: AdapterSet, **fields: object) -> RecordingSink:
     namespace = adapter_namespace(adapters)
     return engine.submit(name, PROMPT, namespace=namespace, adapters=adapters, **fields)  # type: ignore[arg-type]
+
+
+def test_text_of_a_hook_is_computed_with_the_adapters_of_its_answer(engine: SteppedEngine) -> None:
+    text = tuple(range(2000, 2030))
+    said = {}
+    for number, adapters in enumerate(((), (ONE,), (TWO,))):
+        hooked = submit(
+            engine, f"h{number}", adapters, max_tokens=8, ignore_eos=True, signals=SignalRequest(rules=())
+        )
+        engine.run()
+        engine.inject(f"h{number}", *text)
+        engine.resume(f"h{number}")
+        prompt = engine.submissions[f"h{number}"].request.prompt_token_ids
+        plain = engine.submit(
+            f"p{number}",
+            (*prompt, *text),
+            max_tokens=8,
+            ignore_eos=True,
+            adapters=adapters,
+            namespace="other" + adapter_namespace(adapters),
+        )
+        engine.run()
+        assert hooked.token_ids[:3] == plain.token_ids[:3]
+        said[adapters] = tuple(hooked.token_ids)
+    assert len(set(said.values())) == 3
 
 
 def alone(engine: SteppedEngine, name: str, adapters: AdapterSet, max_tokens: int = 24) -> list[int]:

@@ -11,6 +11,7 @@ from llama_cpp import mtmd_cpp
 
 from inference.domain.media import Picture
 from inference.domain.media_run import MediaRun
+from inference.domain.signals import SignalRequest
 from inference.engine.config import EngineConfig
 from inference.engine.llama import LlamaModel, LlamaProjector
 from inference.engine.llama.context import LlamaContext
@@ -130,6 +131,30 @@ def test_pictures_that_lost_their_cells_are_computed_again(plane_eyes: Eyes) -> 
                 if step and sink.token_ids[0] != int(roomy.logits[name][0].argmax()):
                     break
                 assert distance(engine.logits[name][step], roomy.logits[name][step]) < F32_NOISE
+        engine.check_all_free()
+
+
+@pytest.mark.parametrize("num_injected", [1, 40])
+def test_text_of_a_hook_stands_behind_the_picture(eyes: Eyes, num_injected: int) -> None:
+    model, projector = eyes
+    text = tuple(range(3000, 3000 + num_injected))
+    pictures = [picture("a"), picture("b", width=120, height=90)]
+    sizes = config(has_prefix_cache=False, max_batch_tokens=64, max_prefill_tokens_beside_decodes=32)
+    with LookingEngine(model, projector, sizes) as engine:
+        engine.look("alone", *pictures, behind=text)
+        engine.run()
+        hooked = engine.look("hooked", *pictures, signals=SignalRequest(rules=()))
+        while engine.core.step():
+            engine.check()
+        assert len(hooked.events) == 2
+        engine.inject("hooked", *text)
+        engine.resume("hooked")
+        while engine.core.step():
+            engine.check()
+        assert len(hooked.token_ids) == 6
+        # The first row was drawn from and thrown away.
+        assert distance(engine.logits["alone"][0], engine.logits["hooked"][1]) < F32_NOISE
+        assert distance(engine.logits["hooked"][0], engine.logits["hooked"][1]) > F32_NOISE
         engine.check_all_free()
 
 

@@ -16,11 +16,12 @@ from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, PolicyMode, PolicyScope
 from hooks.contracts.refusals import AlreadyTaken, HookRefusal, InvalidField, NotThere
 from hooks.contracts.signals import WindowRule
+from hooks.examples import SHIPPED
 from hooks.models import HookPolicy
 from hooks.selectors import policy_snapshot_read
 from hooks.services.columns import policy_of
 from hooks.services.policies import (
-    policies_add_missing,
+    policies_add_examples,
     policies_reorder,
     policy_create,
     policy_delete,
@@ -251,14 +252,35 @@ class TestReading:
             write_past("hooks_hookpolicy", change)
 
 
-def test_examples_are_added_once_and_off(make) -> None:
-    make("b", order=1)
-    examples = [(policy_for("a", mode=PolicyMode.ENFORCE), "an example"), (policy_for("b"), "another")]
+class TestExamples:
+    def test_all_of_them_can_be_saved_as_they_are_and_are_off(self, make_webhook) -> None:
+        webhook = make_webhook()
 
-    assert [row.name for row in policies_add_missing(policies=examples)] == ["a"]
-    assert policies_add_missing(policies=examples) == []
-    assert HookPolicy.objects.get(name="a").mode == "off"
-    assert HookPolicy.objects.get(name="b").order == 1
+        rows = policies_add_examples(webhook_id=webhook.pk)
+
+        assert [row.name for row in rows] == [example.policy.name for example in SHIPPED]
+        assert {row.mode for row in rows} == {"off"}
+        for row, example in zip(rows, SHIPPED, strict=True):
+            assert row.description == example.description
+            policy_set_mode(policy_id=row.pk, mode=PolicyMode.ENFORCE)
+        found = policy_snapshot_read().policies
+        assert len(found) == len(SHIPPED)
+        assert not any(policy.fault for policy in found)
+        called = {action.webhook_id for one in found for action in one.actions if type(action) is CallWebhook}
+        assert called == {webhook.pk}
+
+    def test_those_that_are_there_stay_as_they_are(self, make) -> None:
+        make("block-topics", order=1)
+
+        names = [row.name for row in policies_add_examples()]
+
+        assert "block-topics" not in names and "clamp-tokens" in names
+        assert HookPolicy.objects.get(name="block-topics").order == 1
+        assert policies_add_examples() == []
+
+    def test_without_a_webhook_those_that_call_one_are_left_out(self) -> None:
+        policies_add_examples()
+        assert HookPolicy.objects.count() == sum(not example.needs_webhook for example in SHIPPED)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -57,6 +57,7 @@ OPERATIONS = {
     ("GET", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies/reorder"): POLICIES,
+    ("POST", "/hook-policies/examples"): POLICIES,
     ("GET", "/hook-policies/changes"): POLICIES,
     ("GET", "/hook-policies/{policy}"): POLICIES,
     ("PATCH", "/hook-policies/{policy}"): POLICIES,

@@ -206,6 +206,16 @@ class TestPolicies:
             assert error_of(keeper.post("/hook-policies/reorder", {"ids": wrong}))[::2] == (400, "ids")
         assert error_of(keeper.post("/hook-policies/reorder", {"ids": ["x"]}))[2] == "ids.0"
 
+    def test_the_examples_are_added_once(self, keeper) -> None:
+        added = keeper.post("/hook-policies/examples")
+        assert added.status_code == 201
+        assert {one["mode"] for one in added.json()} == {"off"}
+        assert len(added.json()) >= 7
+        assert keeper.post("/hook-policies/examples").json() == []
+        webhook = keeper.post("/webhooks", webhook_for()).json()["id"]
+        assert len(keeper.post("/hook-policies/examples", {"webhook_id": webhook}).json()) == 1
+        assert error_of(keeper.post("/hook-policies/examples", {"webhook_id": 10**9}))[2] == "webhook_id"
+
     def test_what_a_scope_names_in_vain_is_said(self, keeper) -> None:
         row = ModelRow.objects.create(model_id="tiny", source="/m.gguf")
         shown = made(keeper, scope={"models": ["tiny"], "user_ids": [keeper.row.user_id]})

@@ -11,8 +11,9 @@ from inference.domain.backend import HoldReason, Newcomer
 from inference.domain.cache_affinity import CacheAffinity
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
-from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
+from inference.domain.events import Event, Failed, Finished, Injected, Signals, Started, TokenBatch
 from inference.domain.priority import PriorityClass
+from inference.domain.signals import SignalRequest, SignalRule
 from inference.domain.timings import Timings
 from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
@@ -22,6 +23,7 @@ from inference.engine.thread import EngineThread
 from tests.unit.engine.scripted_engine_parts import FifoAdmission, ScriptedRunner, make_request
 
 PATIENCE_S = 10.0
+OFTEN = SignalRule(every_tokens=5)
 
 
 class Served:
@@ -182,6 +184,84 @@ async def test_after_the_ending_a_hold_means_nothing(served: Served) -> None:
     handle.resume(HoldReason.READER)
     assert handle.submission.holds == set()
     assert isinstance((await _read(served.client.submit(make_request("next"))))[-1], Finished)
+
+
+async def test_a_hook_puts_text_in_and_reads_on(served: Served) -> None:
+    handle = served.client.submit(make_request(max_tokens=38, signals=SignalRequest(rules=(OFTEN,))))
+    kinds, num_answers = [], 0
+    async with asyncio.timeout(PATIENCE_S):
+        async for event in handle:
+            kinds.append(type(event))
+            if isinstance(event, Signals) and event.is_held:
+                num_answers += 1
+                if num_answers % 2:
+                    handle.inject((500, 501))
+                handle.resume(HoldReason.HOOK)
+    assert kinds[:5] == [Started, Signals, Injected, TokenBatch, TokenBatch]
+    assert [kinds[at + 1] for at, kind in enumerate(kinds) if kind is Signals] == [
+        TokenBatch if number % 2 else Injected for number in range(kinds.count(Signals))
+    ]
+    assert kinds.count(TokenBatch) == 38
+    assert served.runner.drawn["r"].count(500) == kinds.count(Injected)
+    await served.until_idle()
+
+
+async def test_an_answer_comes_without_a_nap_of_the_engine(served: Served) -> None:
+    handle = served.client.submit(make_request(signals=SignalRequest()))
+    await anext(handle)
+    await anext(handle)
+    begin_ts = time.monotonic()
+    handle.inject((500,))
+    assert isinstance(await asyncio.wait_for(anext(handle), PATIENCE_S), Injected)
+    assert time.monotonic() - begin_ts < 0.9
+    handle.cancel()
+
+
+@pytest.mark.parametrize("is_taken_at_once", [False, True])
+async def test_what_is_taken_at_once_has_no_token_that_was_thrown_away(
+    served: Served, is_taken_at_once: bool
+) -> None:
+    taken: list[TokenBatch] = []
+    handle = served.client.submit(make_request(max_tokens=20, signals=SignalRequest(rules=())))
+    if is_taken_at_once:
+        handle.take_at_once(lambda batch: bool(taken.append(batch)) or True)
+    assert isinstance(await anext(handle), Started)
+    assert isinstance(await anext(handle), Signals)
+    waiting = asyncio.create_task(_read(handle))
+    await asyncio.sleep(0.02)
+    assert not taken
+    handle.inject((500,))
+    handle.resume(HoldReason.HOOK)
+    rest = await asyncio.wait_for(waiting, PATIENCE_S)
+    assert isinstance(rest[0], Injected)
+    assert tokens_of([*rest, *taken]) == [100 + index for index in range(20)]
+
+
+async def test_after_cancel_and_after_the_ending_nothing_is_put_in(served: Served) -> None:
+    handle = served.client.submit(make_request("ended"))
+    await _read(handle)
+    handle.inject((500,))
+    assert await _read(handle) == []
+    left = served.client.submit(make_request("left", signals=SignalRequest()))
+    await anext(left)
+    await anext(left)
+    left.inject((500,))
+    left.cancel()
+    left.inject((500,))
+    left.resume(HoldReason.HOOK)
+    assert await _read(left) == []
+    await served.until_idle()
+    assert served.admission.num_held == 0
+
+
+async def test_a_hook_that_never_answers_holds_up_nobody_else(served: Served) -> None:
+    handle = served.client.submit(make_request("asks", signals=SignalRequest()))
+    await anext(handle)
+    assert isinstance(await anext(handle), Signals)
+    for number in range(5):
+        assert isinstance((await _read(served.client.submit(make_request(f"r{number}"))))[-1], Finished)
+    handle.cancel()
+    await served.until_idle()
 
 
 async def test_refuse_answers_who_waits_and_spares_who_runs(served: Served) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from inference.domain.backend import HoldReason
 from inference.domain.errors import GenerationTimeout
-from inference.domain.events import Event, Failed, Finished, Started, TokenBatch
+from inference.domain.events import Event, Failed, Finished, Signals, Started, TokenBatch
+from inference.domain.signals import SignalRequest, SignalRule
 from inference.engine.client import EngineClient
 from inference.engine.config import EngineConfig
 from inference.engine.handle import EngineHandle
@@ -168,6 +169,28 @@ async def test_time_in_which_it_is_held_does_not_count(served: Served, reason: H
     assert not reader.has_failed, "after that it has all of its time again"
     served.look(0.2)
     await reader.until(Failed)
+
+
+@pytest.mark.parametrize("is_injected", [False, True])
+async def test_a_token_that_waited_for_a_hook_starts_the_time_when_it_is_let_through(
+    served: Served, is_injected: bool
+) -> None:
+    signals = SignalRequest(wants_first_token=False, rules=(SignalRule(every_tokens=2),))
+    request = replace(make_request(max_tokens=1_000_000, signals=signals), max_token_gap_s=LIMIT_S)
+    reader = Reader(served.client.submit(request))
+    await reader.until(Signals)
+    await settled(reader)
+    served.look(3 * LIMIT_S)
+    if is_injected:
+        reader.handle.inject((500,))
+    reader.handle.resume(HoldReason.HOOK)
+    async with asyncio.timeout(PATIENCE_S):
+        while [type(event) for event in reader.events].count(TokenBatch) < 2:
+            await asyncio.sleep(0.001)
+    served.look(LIMIT_S - 0.1)
+    await settled(reader)
+    assert not reader.has_failed
+    reader.handle.cancel()
 
 
 async def test_what_its_reader_has_not_read_has_come(served: Served) -> None:

@@ -73,6 +73,18 @@ async def test_a_name_without_an_address_is_an_error_also_where_nobody_waits(nam
         await resolver.addresses("nowhere", 80)
 
 
+async def test_a_machine_without_threads_has_no_addresses_and_gets_over_it(names, monkeypatch):
+    def no_thread(_thread):
+        raise RuntimeError("can't start new thread")
+
+    resolver = NameResolver()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(OSError, match="no thread left"):
+            await resolver.addresses("fast.example", 80)
+    assert await resolver.addresses("fast.example", 80) == ["192.0.2.1"]
+
+
 @pytest.mark.parametrize("host", ["a" * 70 + ".example", "a..example", "\udcff"])
 async def test_what_is_no_name_is_an_error(host):
     with pytest.raises(OSError):
