@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
 from hooks.store import PolicyStore
-from hooks.webhooks.caller import HttpWebhookCaller
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
+from skippy_site.hook_desk import PolicyFeed
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class SiteLifespan:
         *,
         live_listener: LiveListener,
         policy_store: PolicyStore,
-        webhook_caller: HttpWebhookCaller,
+        policy_feed: PolicyFeed,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -49,7 +49,7 @@ class SiteLifespan:
         self._telemetry = telemetry
         self._live_listener = live_listener
         self._policy_store = policy_store
-        self._webhook_caller = webhook_caller
+        self._policy_feed = policy_feed
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
@@ -57,7 +57,7 @@ class SiteLifespan:
         self._telemetry.start()
         await self._ledger.start()
         await self._policy_store.start()
-        self._policy_store.subscribe(lambda policies: self._webhook_caller.use(policies.webhooks.values()))
+        await self._policy_feed.start()
         await self._runtime.start()
         self._limiting = [asyncio.create_task(self._limit_desk.run())]
         self._tasks = [
@@ -77,10 +77,10 @@ class SiteLifespan:
     async def stop(self) -> None:
         await self._runtime.stop()
         await _end(self._tasks)
-        await self._webhook_caller.close()
         # Last: the ends of requests that the stop itself has ended are records too, and what these had
         # reserved of limits is given back once they are safe.
         await self._ledger.stop()
+        await self._policy_feed.stop()
         await _end(self._limiting)
         # Waits for sinks: not on the event loop.
         await asyncio.to_thread(self._telemetry.stop)

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,14 @@ class PlaceGroup:
 
 
 PLACES: tuple[PlaceGroup, ...] = (
+    PlaceGroup(
+        "Use",
+        (
+            Place("Usage", "console:usage", "bar_chart"),
+            Place("Requests", "console:requests", "list_alt"),
+            Place("First request", "console:start", "rocket_launch"),
+        ),
+    ),
     PlaceGroup(
         "Access",
         (
@@ -74,21 +83,33 @@ PLACES: tuple[PlaceGroup, ...] = (
 )
 
 
+def places(request: HttpRequest) -> dict[str, Any]:
+    """A context processor: `places`, for templates/base.html. Asks for no permission before it is used."""
+    return {"places": SimpleLazyObject(lambda: _open_groups(request))}
+
+
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
-    """The places of who asks, as Unfold wants its navigation; groups without any are left out."""
+    """The same, as Unfold wants the navigation of the admin."""
+    return [{**group, "separator": True} for group in _open_groups(request)]
+
+
+def _open_groups(request: HttpRequest) -> list[dict[str, Any]]:
+    """The places of who asks; groups without any are left out."""
     user = getattr(request, "user", None)
-    if user is None:
+    if user is None or not user.is_authenticated:
         return []
     groups = [
         {
             "title": group.title,
-            "separator": True,
-            "items": [
-                {"title": place.title, "icon": place.icon, "link": reverse(place.url_name)}
-                for place in group.places
-                if place.is_open_to(user)
-            ],
+            "items": [_item(place, request.path) for place in group.places if place.is_open_to(user)],
         }
         for group in PLACES
     ]
     return [group for group in groups if group["items"]]
+
+
+def _item(place: Place, path: str) -> dict[str, Any]:
+    link = reverse(place.url_name)
+    # The first page of the console is above all others of it.
+    is_active = path == link or (link != reverse("console:usage") and path.startswith(link))
+    return {"title": place.title, "icon": place.icon, "link": link, "active": is_active}

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import environ
 
-from skippy_site import drf, theme
+from skippy_site import content_security, drf, theme
 from skippy_site.env import read_environment
 from skippy_site.logging import logging_configuration
 from skippy_site.secret import secret_key
@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "csp",
 ]
 
 # The console and admin only: /v1, /healthz and /readyz are Channels consumers outside of this.
@@ -46,6 +47,7 @@ MIDDLEWARE = [
     "skippy_site.request_ids.request_id_middleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
+    "skippy_site.content_security.ContentSecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -68,7 +70,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "skippy_site.navigation.places",
             ],
+            "libraries": {"figures": "inference.dashboards.template_filters"},
         },
     },
 ]
@@ -164,6 +168,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 # The scheme is set from X-Forwarded-Proto by skippy_site.proxies, for trusted proxies alone.
 SECURE_PROXY_SSL_HEADER = None
 X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = content_security.POLICY
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -171,7 +176,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-LOGIN_URL = "admin:login"
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "console:usage"
 
 if ENVIRONMENT.email_url:
     vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))

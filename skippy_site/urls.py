@@ -1,4 +1,4 @@
-"""Django's own URLs: the admin console and the management API. /v1 is in inference/routing.py."""
+"""Django's own URLs: the console, the admin and the management API. /v1 is in inference/routing.py."""
 
 from django.contrib import admin
 from django.templatetags.static import static
@@ -15,11 +15,12 @@ handler500 = "skippy_site.api_errors.server_error"
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("console/", include("inference.dashboards.urls")),
     re_path(r"^api/schema/?$", schema),
     path("api/", include("inference.usage_api.urls")),
     path("api/", include("inference.models_api.urls")),
     path("api/", include("hooks.api.urls")),
     path("api/", include("accounts.api.urls")),
     path("favicon.ico", RedirectView.as_view(url=static("skippy/favicon.svg"), permanent=False)),
-    path("", RedirectView.as_view(pattern_name="admin:index", permanent=False)),
+    path("", RedirectView.as_view(pattern_name="console:usage", permanent=False)),
 ]

@@ -67,7 +67,7 @@ def _masked(draft: OutputDraft, action: MaskText) -> OutputDraft:
     mask = mask_compiled(action)
     for place, text in draft.texts.items():
         target, _ = place
-        if target not in action.targets:
+        if target not in action.targets or not text.text:
             continue
         found = _found(mask, text.text, target)
         if found:

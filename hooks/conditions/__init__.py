@@ -14,6 +14,7 @@ from hooks.conditions.compiling import (
     ConditionProblem,
     condition_check,
     condition_compiled,
+    conditions_joined,
 )
 from hooks.conditions.context import ConditionFailed, Context
 from hooks.conditions.moment import Moment
@@ -33,5 +34,6 @@ __all__ = [
     "Variable",
     "condition_check",
     "condition_compiled",
+    "conditions_joined",
     "variables_at",
 ]

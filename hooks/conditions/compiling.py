@@ -9,6 +9,7 @@ policy), and texts are bounded where they are handed over (hooks/conditions/cont
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
@@ -73,6 +74,19 @@ def condition_compiled(text: str, point: HookPoint) -> Condition | None:
     if isinstance(made, Condition):
         return made
     raise ConditionInvalid(made)
+
+
+def conditions_joined(conditions: Sequence[Condition]) -> Condition | None:
+    """One that is false exactly where all of these are; where one of them is true it is true, otherwise an
+    error of one is its error. Not empty, all of one point. None where that makes no expression."""
+    # A comment at the end of one of them ends with its line.
+    text = " || ".join([f"({condition.text}\n)" for condition in conditions])
+    point = conditions[0].point
+    try:
+        expression = environment(point).compile(text)
+    except RuntimeError:
+        return None
+    return Condition(text, point, frozenset().union(*[one.variables for one in conditions]), expression)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hooks.conditions import Condition, condition_compiled
 from hooks.contracts.actions import ACTIONS_AT, CallWebhook, MaskText
@@ -15,10 +16,11 @@ from hooks.contracts.view import HookCaller
 from hooks.matching import mask_compiled
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledPolicy:
     """`is_broken`: its row cannot be read, or it does not compile (it was saved before something changed), so
-    that it cannot be evaluated, and its failure rule applies each time."""
+    that it cannot be evaluated, and its failure rule applies each time. Each is itself alone, which makes it
+    quick to look up what is remembered of several of them."""
 
     policy: Policy
     condition: Condition | None
@@ -32,12 +34,6 @@ class PolicyGroup:
 
     policies: tuple[CompiledPolicy, ...]
     variables: frozenset[str]
-
-    @classmethod
-    def of(cls, policies: Iterable[CompiledPolicy]) -> PolicyGroup:
-        given = tuple(policies)
-        conditions = [one.condition for one in given if one.condition is not None]
-        return cls(given, frozenset().union(*[condition.variables for condition in conditions]))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,10 +56,16 @@ class PolicySet:
             policy = one.policy
             if (policy.is_required or opts_in) and policy.scope.covers(caller, model):
                 found.setdefault(policy.point, []).append(one)
-        return {point: PolicyGroup.of(group) for point, group in found.items()}
+        return {point: _group(tuple(group)) for point, group in found.items()}
 
     def __repr__(self) -> str:
         return f"<PolicySet of {len(self.policies)}>"
+
+
+@lru_cache(maxsize=256)
+def _group(policies: tuple[CompiledPolicy, ...]) -> PolicyGroup:
+    conditions = [one.condition for one in policies if one.condition is not None]
+    return PolicyGroup(policies, frozenset().union(*[condition.variables for condition in conditions]))
 
 
 def _compiled(policy: Policy) -> CompiledPolicy:

@@ -134,8 +134,9 @@ def bucket_starts(start: datetime, end: datetime, *, width: BucketWidth, zone: Z
     while at < end:
         first, following = bucket_bounds(at, width=width, zone=zone)
         starts.append(first)
-        floor = full_hour(following)
-        at = floor if floor == following else floor + HOUR
+        # In UTC: where clocks go back, an hour of a zone is never equal to one of another.
+        behind = following.astimezone(UTC)
+        at = behind if behind == full_hour(behind) else full_hour(behind) + HOUR
     return starts
 
 

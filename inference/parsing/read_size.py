@@ -26,8 +26,9 @@ _JOINING = (
 
 def read_size(text: str, *, before: str = "") -> int:
     """A lower bound of the folded text's length. `before` is the character that it comes behind."""
-    if text.isascii() and text.isprintable() and " " not in text:
-        return len(text)
+    if text.isascii() and text.isprintable() and "  " not in text:
+        # The usual case: words of a token, with a space in front of them.
+        return len(text) - (text[:1] == " " and before[-1:].isspace())
     return sum(
         [_size(one, previous) for one, previous in zip(text, (before[-1:] or "-") + text, strict=False)]
     )

@@ -181,6 +181,7 @@ def answers(draw: st.DrawFn) -> list[MessageDelta]:
     return deltas
 
 
+@settings(deadline=None)
 @given(answers(), cuts, st.one_of(held, st.none()))
 def test_without_a_change_an_answer_comes_out_as_it_went_in(
     answer: list[MessageDelta], places: list[int], held_chars: int | None
@@ -190,7 +191,7 @@ def test_without_a_change_an_answer_comes_out_as_it_went_in(
     assert not window.has_changed
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(texts, cuts, st.sampled_from([8, 20, 64]), st.sampled_from(["content", "reasoning", "arguments"]))
 def test_a_stream_is_masked_as_the_whole_answer_is(
     text: str, places: list[int], held_chars: int, where: str
@@ -206,7 +207,7 @@ def test_a_stream_is_masked_as_the_whole_answer_is(
     assert joined(streamed) == joined(whole)
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(st.one_of(secrets, texts), between), max_size=16),
     cuts,
@@ -229,7 +230,7 @@ def test_what_is_shipped_masks_a_stream_as_it_masks_the_whole(
     assert joined(streamed) == joined(whole)
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(answers(), cuts, st.sampled_from([5, 8, 20, 64]))
 def test_no_word_that_is_not_longer_than_the_window_ever_gets_out(
     answer: list[MessageDelta], places: list[int], held_chars: int
@@ -241,7 +242,7 @@ def test_no_word_that_is_not_longer_than_the_window_ever_gets_out(
         assert "block" not in json.dumps(json.loads(made.arguments), ensure_ascii=False)
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(
     arguments,
     cuts,
@@ -256,6 +257,7 @@ def test_masked_arguments_are_json(
     json.loads(released.tool_calls[0].arguments)
 
 
+@settings(deadline=None)
 @given(texts, cuts, held)
 def test_nothing_is_released_that_was_not_shown_with_enough_behind_it(
     text: str, places: list[int], held_chars: int
@@ -276,6 +278,7 @@ def test_nothing_is_released_that_was_not_shown_with_enough_behind_it(
         assert read_size(pushed[len(released) :]) >= held_chars
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 30))
 def test_held_text_is_counted_as_it_is_folded(text: str, size: int) -> None:
     ignorable = re.compile("[\u200b-\u200f\u00ad\u034f\u2060\ufeff\ufe00-\ufe0f]")

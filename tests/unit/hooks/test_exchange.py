@@ -101,6 +101,54 @@ async def test_what_is_applied_is_applied_in_order_and_equal_orders_by_id():
     assert effective.messages[0].text == "third second first hi"
 
 
+@pytest.mark.parametrize("num", [1, 2, 3, 16, 17, 40])
+async def test_of_many_policies_exactly_those_that_match_are_applied(num):
+    conditions = ["request.n == 2 // never", "text.input == 'hi'"]
+    observer = Observed()
+    exchange = exchange_of(
+        *[
+            policy(
+                BEFORE,
+                Tag(f"t{place}"),
+                condition=conditions[1 if place % 7 == 5 else 0],
+                on_failure=FailureRule.OPEN,
+            )
+            for place in range(num)
+        ],
+        observer=observer,
+    )
+
+    await exchange.before(chat("hi"))
+
+    assert list(exchange.tags) == [f"t{place}" for place in range(num) if place % 7 == 5]
+    assert [one.has_matched for one in observer.firings] == [place % 7 == 5 for place in range(num)]
+    assert all(one.elapsed_s > 0 for one in observer.firings)
+
+
+@pytest.mark.parametrize(
+    "fault", ["request.metadata['x'] == ''", "no such thing", "text.user.matches(text.system)"]
+)
+async def test_one_that_fails_among_many_that_do_not_match_fails(fault):
+    silent = [policy(BEFORE, Tag("t"), condition=f"request.n == {place + 2}") for place in range(9)]
+    failing = policy(BEFORE, Tag("t"), condition=fault, on_failure=FailureRule.OPEN)
+    exchange = exchange_of(*silent[:4], failing, *silent[4:])
+
+    await exchange.before(chat(said("(", "system"), "hi"))
+
+    assert [one.policy for one in exchange.decisions] == [failing.name]
+    assert exchange.decisions[0].result is DecisionResult.FAILED_OPEN
+
+
+async def test_a_broken_policy_among_many_that_do_not_match_fails():
+    silent = [policy(BEFORE, Tag("t"), condition=f"request.n == {place + 2}") for place in range(4)]
+    broken = policy(BEFORE, StopGeneration(), condition="request.n == 9", on_failure=FailureRule.OPEN)
+    exchange = exchange_of(*silent, broken)
+
+    await exchange.before(chat("hi"))
+
+    assert [one.policy for one in exchange.decisions] == [broken.name]
+
+
 async def test_all_policies_of_a_point_see_the_same_input():
     exchange = exchange_of(
         policy(BEFORE, InjectText("poison "), order=1),
@@ -294,7 +342,7 @@ async def test_an_action_that_fails_takes_back_all_of_its_policy():
 
 
 async def test_a_large_text_is_read_and_masked_beside_the_event_loop():
-    text = "ｘ " * 60_000 + "bomb"
+    text = "ｘ " * 80_000 + "bomb"
     exchange = exchange_of(
         policy(BEFORE, Tag("found"), condition="has_word(text.folded, 'bomb')"),
         policy(BEFORE, MaskText((TextTarget.INPUT,), words=("bomb",))),

@@ -20,6 +20,8 @@ from inference.domain.errors import ServiceUnavailable
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.telemetry.pipeline import TelemetryPipeline
+from inference.telemetry.policy_observer import PolicyObserver
+from skippy_site.hook_desk import PolicyFeed
 from skippy_site.lifespan import SiteLifespan
 from tests.record_stores import MemoryStore
 from tests.scripted_engine import ScriptedHandle
@@ -69,6 +71,8 @@ def make_lifespan(
     webhook_caller: HttpWebhookCaller | None = None,
 ) -> SiteLifespan:
     ledger = GenerationLedger(folder, make_store=MemoryStore, clock=SystemClock())
+    store = PolicyStore(read=read, parameters={"host": str(folder)}, channel="none")
+    caller = webhook_caller or HttpWebhookCaller()
     return SiteLifespan(
         site.runtime,
         ledger,
@@ -76,8 +80,8 @@ def make_lifespan(
         site.limit_desk,
         TelemetryPipeline((), clock=SystemClock()),
         live_listener=LiveListener({"host": str(folder)}, ledger.live),
-        policy_store=PolicyStore(read=read, parameters={"host": str(folder)}, channel="none"),
-        webhook_caller=webhook_caller or HttpWebhookCaller(),
+        policy_store=store,
+        policy_feed=PolicyFeed(store, caller, PolicyObserver(site.metrics.policies, site)),
         prepare_database=away,
     )
 

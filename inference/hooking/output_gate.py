@@ -10,25 +10,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hooks.contracts.actions import StopReason
-from hooks.contracts.decisions import HookDenied, HookFailed, OutputVerdict
+from hooks.contracts.decisions import OutputVerdict
 from hooks.contracts.exchange import HookExchange
-from inference.domain.errors import PolicyDenied, ServiceUnavailable
+from hooks.contracts.points import HookPoint
 from inference.domain.events import FinishReason
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import AnswerPart, ContentDelta, MessageDelta
+from inference.hooking.asking import PolicyAsking
 from inference.parsing.output_window import OutputWindow
-from inference.parsing.released_tokens import LateTokens, ReleasedTokens, TextTokens
+from inference.parsing.released_tokens import ReleasedTokens
 
 
 class OutputGate:
-    """Of one choice; an OutputFilter. `is_parsed`: its tokens are not those of its text alone."""
+    """Of one choice; an OutputFilter. `tokens` are there where tokens are asked for."""
 
-    def __init__(self, exchange: HookExchange, *, choice: int, is_stream: bool, is_parsed: bool) -> None:
+    def __init__(
+        self,
+        exchange: HookExchange,
+        asking: PolicyAsking,
+        *,
+        choice: int,
+        is_stream: bool,
+        tokens: ReleasedTokens | None = None,
+    ) -> None:
         self._exchange = exchange
+        self._asking = asking
         self._choice = choice
         self._is_stream = is_stream
         self._window = OutputWindow(held_chars=exchange.held_chars if is_stream else None)
-        self._tokens: ReleasedTokens = LateTokens() if is_parsed else TextTokens()
+        self._tokens = tokens
         self._end: FinishReason | None = None
 
     @property
@@ -37,7 +47,8 @@ class OutputGate:
 
     async def feed(self, part: AnswerPart) -> Sequence[AnswerPart]:
         self._window.push(part.deltas)
-        self._tokens.add(part.tokens, num_chars=_num_content_chars(part.deltas))
+        if self._tokens is not None:
+            self._tokens.add(part.tokens, num_chars=_num_content_chars(part.deltas))
         return await self._ask() if self._window.is_due else ()
 
     async def finish(self) -> Sequence[AnswerPart]:
@@ -48,12 +59,8 @@ class OutputGate:
         window = self._window
         verdict = OutputVerdict()
         if not (self._is_stream and window.is_empty):
-            try:
+            with self._asking.at(HookPoint.OUTPUT, choice=self._choice):
                 verdict = await self._exchange.before_output(window.view(self._choice))
-            except HookDenied as denied:
-                raise PolicyDenied(denied.message, status=denied.status, code=denied.code) from None
-            except HookFailed as failed:
-                raise ServiceUnavailable(str(failed)) from None
         if verdict.stop is StopReason.CONTENT_FILTER:
             self._end = FinishReason.CONTENT_FILTER
             released = window.drop(verdict.edits)
@@ -63,8 +70,10 @@ class OutputGate:
                 self._end = FinishReason.STOP
                 window.close()
             released = window.release(verdict.edits)
-        is_last = is_last or self._end is not None
-        tokens = self._tokens.take(released, is_last=is_last, has_changed=window.has_changed)
+        tokens: tuple[ScoredToken, ...] = ()
+        if self._tokens is not None:
+            is_last = is_last or self._end is not None
+            tokens = self._tokens.take(released, is_last=is_last, has_changed=window.has_changed)
         return _parts(released.deltas, tokens)
 
     def __repr__(self) -> str:

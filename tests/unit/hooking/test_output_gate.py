@@ -1,4 +1,4 @@
-"""inference/services/output_gate.py: what policies say of text becomes what the client gets."""
+"""inference.hooking.output_gate.py: what policies say of text becomes what the client gets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from inference.domain.message_deltas import (
     ToolCallBegin,
     ToolCallEnd,
 )
-from inference.services.output_gate import OutputGate
+from inference.hooking.asking import PolicyAsking
+from inference.hooking.output_gate import OutputGate
+from inference.parsing.released_tokens import LateTokens, ReleasedTokens, TextTokens
 
 Verdict = Callable[[OutputText], OutputVerdict]
 
@@ -105,8 +107,11 @@ def refusing(word: str, error: Exception) -> Verdict:
     return verdict
 
 
-def gate(exchange: WordExchange, *, is_stream: bool = True, is_parsed: bool = False) -> OutputGate:
-    return OutputGate(exchange, choice=2, is_stream=is_stream, is_parsed=is_parsed)
+def gate(
+    exchange: WordExchange, *, is_stream: bool = True, tokens: ReleasedTokens | None = None
+) -> OutputGate:
+    asking = PolicyAsking(exchange, request_id="r", note=lambda phase: None)
+    return OutputGate(exchange, asking, choice=2, is_stream=is_stream, tokens=tokens)
 
 
 def said(*texts: str) -> list[AnswerPart]:
@@ -212,7 +217,7 @@ async def test_calls_and_thinking_pass_in_their_order() -> None:
         ToolCallEnd(0),
     )
     exchange = WordExchange(nothing)
-    (part,) = await through(gate(exchange, is_parsed=True), [AnswerPart((one,)) for one in deltas])
+    (part,) = await through(gate(exchange), [AnswerPart((one,)) for one in deltas])
     assert part.deltas == deltas
     assert exchange.shown[0].tool_names == {0: "look"}
 
@@ -226,7 +231,7 @@ def scored(text: str) -> list[AnswerPart]:
 
 async def test_tokens_agree_with_the_text_that_goes_out() -> None:
     text = "x" * 77 + "secret" + "y" * 100
-    parts = await through(gate(WordExchange(masking("secret"))), scored(text))
+    parts = await through(gate(WordExchange(masking("secret")), tokens=TextTokens()), scored(text))
     masked = content(parts)
     tokens = [token for part in parts for token in part.tokens]
     assert "".join([token.text for token in tokens]) == "x" * 77 + "y" * 100
@@ -235,6 +240,6 @@ async def test_tokens_agree_with_the_text_that_goes_out() -> None:
 
 async def test_tokens_of_a_parsed_answer_come_with_the_last_text() -> None:
     call = AnswerPart((ToolCallBegin(0, "call_0", "look"), ToolCallArguments(0, "{}"), ToolCallEnd(0)))
-    parts = await through(gate(WordExchange(nothing), is_parsed=True), [call, *scored("text")])
+    parts = await through(gate(WordExchange(nothing), tokens=LateTokens()), [call, *scored("text")])
     assert [part.deltas[0] for part in parts] == [call.deltas[0], ContentDelta("text")]
     assert [token.text for token in parts[1].tokens] == list("text")
