@@ -59,7 +59,7 @@ class OutputGate:
         window = self._window
         verdict = OutputVerdict()
         if not (self._is_stream and window.is_empty):
-            with self._asking.at(HookPoint.OUTPUT, choice=self._choice):
+            with self._asking.at(HookPoint.OUTPUT, choice=self._choice, is_one_of_many=not is_last):
                 verdict = await self._exchange.before_output(window.view(self._choice))
         if verdict.stop is StopReason.CONTENT_FILTER:
             self._end = FinishReason.CONTENT_FILTER
