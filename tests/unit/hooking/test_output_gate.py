@@ -163,6 +163,12 @@ async def test_a_whole_answer_is_asked_about_once() -> None:
     assert exchange.shown[0].is_last
 
 
+async def test_a_long_answer_is_masked_while_others_go_on() -> None:
+    text = "x" * 50_000 + "secret" + "y" * 50_000
+    parts = await through(gate(WordExchange(masking("secret")), is_stream=False), said(text))
+    assert content(parts) == "x" * 50_000 + "***" + "y" * 50_000
+
+
 async def test_an_empty_answer_is_asked_about_only_where_it_is_whole() -> None:
     for is_stream in (True, False):
         exchange = WordExchange(nothing)
