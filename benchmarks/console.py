@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(CHECKOUT)]
+# The checkout first: hooks.py of this folder is not the package.
+sys.path[:0] = [str(CHECKOUT), str(Path(__file__).resolve().parent)]
 
 from usage import NUM_DAYS, NUM_KEYS, NUM_TEAMS, NUM_USERS, START, backend_cpu_s, timed  # noqa: E402
 
