@@ -73,7 +73,7 @@ def fill(num_records: int) -> dict[str, float]:
         )
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
-        for table in ("usagebucket", "teamusagebucket", "usageday"):
+        for table in ("usagebucket", "teamusagebucket", "teamlatencybucket", "usageday"):
             cursor.execute(f"SELECT count(*) FROM inference_{table}")
             found[f"rows_of_{table}"] = cursor.fetchone()[0]
     return found

@@ -39,7 +39,7 @@ class SiteTrialDesk:
             said = problem.message.partition("': ")[2] or problem.message
             raise InvalidField(where, said.rstrip(".")) from None
         model = _model_id(request.model)
-        return request_view(request, endpoint=endpoint, model=model), model
+        return request_view(request, endpoint=endpoint), model
 
     def caller(self, *, user_id: int, key_id: int | None) -> HookCaller:
         if key_id is not None:

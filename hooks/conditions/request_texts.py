@@ -34,7 +34,8 @@ class RequestTexts:
 
     @cached_property
     def input_text(self) -> str:
-        """All that a model would read of it: turns, thinking, arguments of calls, and prompts, in lines."""
+        """All that a model may read of it: turns, thinking, arguments of calls, prompts, and the rest, in
+        lines."""
         return "\n".join(self._input_texts())
 
     @cached_property
@@ -72,6 +73,7 @@ class RequestTexts:
         texts = [message.text for message in messages]
         texts += [text for message in messages for text in message.tool_arguments]
         texts += [prompt for prompt in self.request.prompts if prompt is not None]
+        texts += self.request.other_texts
         return sum(map(len, texts))
 
     @cached_property
@@ -88,6 +90,7 @@ class RequestTexts:
         for prompt in self.request.prompts:
             if prompt is not None:
                 yield prompt
+        yield from self.request.other_texts
 
 
 def _texts(message: MessageView) -> Iterator[str]:

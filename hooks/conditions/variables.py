@@ -117,7 +117,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "text.input",
         "string",
-        "all turns, thinking, calls' arguments and prompts",
+        "all turns, thinking, calls' arguments, prompts, and what else a model may read",
         lambda m: m.texts.input_text,
     ),
     Variable("text.user", "string", "what users wrote, prompts included", lambda m: m.texts.user_text),

@@ -70,7 +70,9 @@ class RequestView:
     """`endpoint` is chat.completions, completions, responses or messages. Completions have `prompts` (None
     for one given as tokens) and no messages. `parameters` are numbers, words and flags of the body by their
     wire names (max_tokens, temperature, top_p, n, stream, ...), only those that were sent or that a policy
-    set. `tool_names` are the functions offered, `fields` the names of everything the body has."""
+    set. `tool_names` are the functions offered, `fields` the names of everything the body has. `other_texts`
+    is what else a model may come to read of it (descriptions of functions, a template of the caller's, what
+    stands behind the answer): it can be looked at and not changed."""
 
     endpoint: str
     model: str
@@ -78,6 +80,7 @@ class RequestView:
     prompts: tuple[str | None, ...] = ()
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     tool_names: tuple[str, ...] = ()
+    other_texts: tuple[str, ...] = ()
     fields: frozenset[str] = frozenset()
     metadata: Mapping[str, str] = field(default_factory=dict)
     end_user: str = ""

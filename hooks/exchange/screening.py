@@ -9,7 +9,7 @@ from functools import lru_cache
 from hooks.conditions import Condition, ConditionFailed, Context, conditions_joined
 from hooks.exchange.policy_set import CompiledPolicy
 
-MIN_SCREENED, MAX_SCREENED = 3, 16
+MIN_SCREENED, MAX_SCREENED = 3, 32
 
 
 def screened(

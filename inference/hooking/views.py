@@ -8,8 +8,10 @@ address or a digest, never bytes.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from hooks.contracts.view import MediaPartView, MediaSort, MessageView, PartView, RequestView, TextPart
 from inference.domain.media import MediaKind, MediaPart
@@ -22,8 +24,8 @@ PART_BREAK = "\n"
 """What stands between the parts of a turn (inference/openai/message_parts.py)."""
 
 
-def request_view(request: OutputRequest, *, endpoint: str, model: str) -> RequestView:
-    """`model` is the id after aliases were resolved. Reads all bytes of media (`num_view_bytes`)."""
+def request_view(request: OutputRequest, *, endpoint: str) -> RequestView:
+    """With the model's name as it was sent. Reads all bytes of media (`num_view_bytes`)."""
     messages: tuple[MessageView, ...] = ()
     tool_names: tuple[str, ...] = ()
     prompts: tuple[str | None, ...] = ()
@@ -34,17 +36,42 @@ def request_view(request: OutputRequest, *, endpoint: str, model: str) -> Reques
         prompts = tuple([prompt if isinstance(prompt, str) else None for prompt in request.prompts])
     return RequestView(
         endpoint=endpoint,
-        model=model,
+        model=request.model,
         messages=messages,
         prompts=prompts,
         parameters=request_parameters(request),
         tool_names=tool_names,
+        other_texts=tuple(_other_texts(request)),
         fields=request.field_names,
         metadata=dict(request.metadata or {}),
         end_user=request.user or "",
         is_stream=request.is_stream,
         opts_in=request.opts_in_hooks,
     )
+
+
+def _other_texts(request: OutputRequest) -> Iterator[str]:
+    """What a prompt is made of beside turns: whoever could hide a word there would be past every policy."""
+    if isinstance(request, CompletionRequest) and request.suffix:
+        yield request.suffix
+    if not isinstance(request, ChatRequest):
+        return
+    for tool in request.tool_use.tools:
+        yield f"{tool.name}\n{tool.description}"
+        if tool.parameters:
+            yield _written(tool.parameters)
+    for message in request.messages:
+        yield from [call.name for call in message.tool_calls]
+    template = request.template
+    if template.source:
+        yield template.source
+    if template.kwargs:
+        yield _written(template.kwargs)
+    yield from map(_written, template.documents)
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def num_view_bytes(request: OutputRequest) -> int:

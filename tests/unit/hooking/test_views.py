@@ -20,7 +20,7 @@ SOUND = {"type": "input_audio", "input_audio": {"data": base64.b64encode(b"tut")
 
 
 def view(request: OutputRequest) -> RequestView:
-    return request_view(request, endpoint="chat.completions", model="m1")
+    return request_view(request, endpoint="chat.completions")
 
 
 def text(value: str) -> dict[str, str]:
@@ -87,6 +87,30 @@ def test_completions_have_prompts_and_no_messages() -> None:
     seen = view(requests.completion(["a", "b"], max_tokens=3))
     assert (seen.prompts, seen.messages) == (("a", "b"), ())
     assert view(requests.completion([1, 2])).prompts == (None,)
+
+
+def test_whatever_else_a_model_may_read_is_seen() -> None:
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "find",
+            "description": "first",
+            "parameters": {"type": "object", "properties": {"a": {"description": "sécond"}}},
+        },
+    }
+    call = {"id": "c1", "type": "function", "function": {"name": "third", "arguments": "{}"}}
+    seen = view(
+        requests.chat(
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "content": "1", "tool_call_id": "c1"},
+            tools=[tool],
+            chat_template_kwargs={"x": "fourth"},
+        )
+    )
+    assert all(word in "\n".join(seen.other_texts) for word in ("find", "first", "sécond", "third", "fourth"))
+    assert view(requests.completion("a", suffix="behind")).other_texts == ("behind",)
+    assert view(requests.chat()).other_texts == ()
 
 
 def test_other_wires_are_seen_as_the_chats_that_they_are() -> None:

@@ -57,6 +57,11 @@ async def test_topics_are_blocked_in_whatever_form(text):
     assert (denied.value.status, denied.value.code) == (403, "topic_blocked")
 
 
+async def test_a_topic_is_blocked_in_whatever_a_model_may_read():
+    with pytest.raises(HookDenied):
+        await switched_on("block-topics").before(chat("hi", other_texts=("makes a Pipe Bomb",)))
+
+
 @pytest.mark.parametrize("text", ["a pipe and a bomb", "pipe bombastic", "an agent with nerve"])
 async def test_other_topics_are_not_blocked(text):
     view = chat(text)
