@@ -5,8 +5,8 @@ rules by which a hook hears of a token.
     .venv/bin/python benchmarks/signals.py [--vocabulary 49152] [--only-rules] [--json OUT]
 
 For each number of rows, kind of logits and way to compute the exponentials: the median and the 90th
-percentile of 200 measurements. And what another thread loses while this one does nothing else, of 1. For rules
-the processor time of an answer of 2,000 tokens by its tokens, the median of 30 answers.
+percentile of 200 measurements. And what another thread loses while this one does nothing else, of 1. For
+rules the processor time of an answer of 2,000 tokens by its tokens, the median of 30 answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """When a hook is to hear how sure the model is.
 
 Asking it after each token would cost a turn of the event loop each time. So the rules are evaluated here, on
-the engine thread, and only where one fires is anything told. And a rule is looked at only where it could fire:
-when it becomes due, and then again after as many of the tokens that it counts as it lacked.
+the engine thread, and only where one fires is anything told. And a rule is looked at only where it could
+fire: when it becomes due, and then again after as many of the tokens that it counts as it lacked.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class _Counted:
 
 class _RuleWatch:
     """One rule. `due_at` is from how many decoded tokens on its window may be told again, `told_at` with how
-    many it was told last. Before there have been `high_at` or `repeated_at` tokens of the kind it lacks some."""
+    many it was told last. Before there have been `high_at` or `repeated_at` tokens of the kind, it lacks some.
+    """
 
     __slots__ = ("due_at", "high", "high_at", "place", "repeated", "repeated_at", "rule", "told_at")
 
