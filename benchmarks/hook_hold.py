@@ -22,6 +22,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ ENDLESS = 1_000_000
 
 @dataclass
 class Round:
-    """Instants (monotonic seconds) of one round: of each stream's tokens, and from when to when it was held."""
+    """Instants (monotonic seconds) of one round: of each stream's tokens, and the ends of each hold."""
 
     tokens: list[list[float]]
     holds: list[tuple[float, float]] = field(default_factory=list)
@@ -60,7 +61,7 @@ class Round:
         """Each gap, and whether it lies within a hold."""
         found = []
         for instants in self.tokens:
-            for before, after in zip(instants, instants[1:], strict=False):
+            for before, after in pairwise(instants):
                 is_within = any(begin <= before and after <= end for begin, end in self.holds)
                 found.append((1e3 * (after - before), is_within))
         return found
@@ -77,7 +78,7 @@ def request(name: str, signals: SignalRequest | None = None) -> GenerationReques
 async def read(handle: EngineHandle, instants: list[float]) -> None:
     async for event in handle:
         if isinstance(event, TokenBatch):
-            instants.append(time.monotonic())
+            instants.append(time.monotonic())  # noqa: PERF401  each as it comes
 
 
 async def hook(handle: EngineHandle, holds: list[tuple[float, float]], *, injects: bool) -> None:
