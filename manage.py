@@ -13,6 +13,11 @@ def main() -> int:
         from skippy_site.supervisor.serve import serve
 
         return serve()
+    if sys.argv[1:2] in (["backup"], ["restore"]):
+        # Neither needs Django either, whose settings would begin a state folder that is to be restored.
+        from skippy_site.backup.commands import run
+
+        return run(sys.argv[1:])
     try:
         from django.core.management import execute_from_command_line
     except ImportError:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.utils import timezone
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminRadioSelectWidget
 
 from accounts.models import ApiKey
 from accounts.models.limit_columns import LIMIT_COLUMNS
@@ -23,7 +24,7 @@ class ApiKeyChangeForm(forms.ModelForm):
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope.value, f"{scope.value}: {SCOPE_MEANINGS[scope]}") for scope in Scope],
-        widget=forms.CheckboxSelectMultiple,
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
         required=False,
         help_text="What the key may be used for.",
     )
@@ -78,7 +79,7 @@ class ApiKeyRotateForm(forms.Form):
     grace = forms.ChoiceField(
         choices=[(value, label) for value, (label, _) in GRACES.items()],
         initial="0",
-        widget=forms.RadioSelect,
+        widget=UnfoldAdminRadioSelectWidget,
     )
 
     def clean_grace(self) -> timedelta:

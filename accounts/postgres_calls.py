@@ -1,4 +1,4 @@
-"""Calls to Postgres that can be given up.
+"""Calls to Postgres that can be given up, and waiting for what it says by itself.
 
 A cancelled psycopg call asks the server to cancel the statement and then waits for its answer. A server
 that hangs gives none, so whoever gave up waits as long as before. Here the call is left alone and its
@@ -27,6 +27,18 @@ async def execute(
     except asyncio.CancelledError:
         await _cut(connection, call)
         raise
+
+
+async def readable(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Wait until the server has sent something on an idle connection. psycopg's own wait for notifications
+    looks ten times a second."""
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    descriptor = connection.fileno()
+    loop.add_reader(descriptor, arrived.set)
+    try:
+        await arrived.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 async def _cut(connection: psycopg.AsyncConnection[Any], call: asyncio.Future[Any]) -> None:

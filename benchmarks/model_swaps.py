@@ -8,8 +8,10 @@ through its management API. Before and after the swaps the same load runs for as
 
 Printed: the gaps between tokens that clients saw (median, 99th percentile, worst) with and without swaps, and
 their ratios; how long a load and an unload took; errors; memory, threads and open files of the server after
-each unload. Exit code 1 where there was an error, the worst gap more than doubled, or memory grew from
-the third swap to the last by more than the same load adds without swaps, and noise (5 % of the model's file).
+each unload. Of that memory, what the prefix caches keep outside of cells is told apart: it grows with the
+prompts that were asked, up to its limit (SKIPPY_HOST_CACHE_BYTES). Exit code 1 where there was an error, the
+worst gap more than doubled, or the rest of the memory grew from the third swap to the last by more than the
+same load adds without swaps, and noise (5 % of the model's file).
 """
 
 import argparse
@@ -32,6 +34,7 @@ TEXTS = ["a short text to be embedded", "and another one, a little longer than t
 STATE_PATIENCE_S = 300.0
 WARM_SWAPS = 3
 NOISE_BYTES = 5e6
+HOST_CACHE = "skippy_host_cache_bytes"
 
 
 def manager_key(home: Path) -> str:
@@ -104,10 +107,20 @@ def rss_bytes(process_id: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), 0)
 
 
-def held(process_id: int) -> dict:
+def host_cache_bytes(port: int) -> int:
+    """KV state that all models keep in the machine's memory, by the server's own word."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{HOST_CACHE}{{")))
+
+
+def held(process_id: int, port: int) -> dict:
     folder = Path(f"/proc/{process_id}")
+    rss, cached = rss_bytes(process_id), host_cache_bytes(port)
     return {
-        "rss_mb": round(rss_bytes(process_id) / 1e6, 1),
+        "rss_mb": round(rss / 1e6, 1),
+        "host_cache_mb": round(cached / 1e6, 1),
+        "rest_mb": round((rss - cached) / 1e6, 1),
         "threads": len(list((folder / "task").iterdir())),
         "files": len(list((folder / "fd").iterdir())),
     }
@@ -215,7 +228,7 @@ async def swapping(steady: SteadyLoad, api: Api, row_id: int, args: SimpleNamesp
                 {
                     "load_s": round(loaded - began, 2),
                     "unload_s": round(time.monotonic() - answered, 2),
-                    **held(process_id),
+                    **held(process_id, args.port),
                 }
             )
             print(f"  swap {len(swaps):2}: {swaps[-1]}", flush=True)
@@ -242,9 +255,10 @@ async def measure(args: argparse.Namespace, server: servers.Server, home: Path) 
     found["before"] = await quiet(steady(), args.seconds)
     options = SimpleNamespace(swaps=args.swaps, port=server.port, key=server.key)
     found["swapping"] = await swapping(steady(), api, row_id, options, process_id)
-    rss_mb = held(process_id)["rss_mb"]
+    rest_mb = held(process_id, server.port)["rest_mb"]
     found["after"] = await quiet(steady(), found["swapping"]["seconds"])
-    found["after"]["growth_mb"] = round(held(process_id)["rss_mb"] - rss_mb, 1)
+    found["after"].update(held(process_id, server.port))
+    found["after"]["growth_mb"] = round(found["after"]["rest_mb"] - rest_mb, 1)
     return found
 
 
@@ -256,12 +270,12 @@ def judge(found: dict, model_bytes: int) -> dict:
         for name in ("median", "p99", "worst")
     }
     ratios = {name: round(swapping["gap_ms"][name] / value, 2) for name, value in plain.items() if value}
-    rss_mb = [swap["rss_mb"] for swap in swapping["swaps"]]
-    growth_mb = round(rss_mb[-1] - rss_mb[min(WARM_SWAPS, len(rss_mb)) - 1], 1) if rss_mb else None
+    rest_mb = [swap["rest_mb"] for swap in swapping["swaps"]]
+    growth_mb = round(rest_mb[-1] - rest_mb[min(WARM_SWAPS, len(rest_mb)) - 1], 1) if rest_mb else None
     faults = [error for phase in ("before", "swapping", "after") for error in found[phase]["errors"]]
     if ratios.get("worst", 0.0) > 2.0:
         faults.append(f"the worst gap was {ratios['worst']} times as long while models were swapped")
-    # What the same load adds without swaps (prompts that are kept, caches) is none of theirs.
+    # What the same load adds without swaps is none of theirs.
     own_mb = found["after"]["growth_mb"]
     if growth_mb is None or 1e6 * (growth_mb - max(0.0, own_mb)) > max(0.05 * model_bytes, NOISE_BYTES):
         faults.append(f"memory grew by {growth_mb} MB, and without swaps by {own_mb} MB")

@@ -14,7 +14,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -130,30 +129,10 @@ def main() -> None:
     options = parser.parse_args()
 
     from servers import write_results
+    from temporary_services import temporary_services
 
-    from skippy_site.state import StateFolder
-    from skippy_site.supervisor.discovery import embedded_urls
-    from tests.plugin import TestServices
-
-    with tempfile.TemporaryDirectory() as folder:
-        state = StateFolder(Path(folder))
-        state.make()
-        os.environ.update(embedded_urls(state).as_environment())
-        os.environ["SKIPPY_HOME"] = str(state.root)
-        os.environ["DJANGO_SETTINGS_MODULE"] = "skippy_site.settings"
-        services = TestServices(state)
-        services.start()
-        try:
-            import django
-            from django.core.management import call_command
-            from django.db import connection
-
-            django.setup()
-            call_command("migrate", verbosity=0)
-            found = measure(options.records, options.hour)
-            connection.close()
-        finally:
-            services.stop()
+    with temporary_services():
+        found = measure(options.records, options.hour)
     found = {"records": options.records, "records_of_the_hour": options.hour, **found}
     print(json.dumps(found, indent=1))
     if options.json:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from accounts.contracts import Principal
+from hooks.contracts.exchange import HookDesk
 from inference.domain.clock import Clock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.kept_answers import AnswerKeeping
@@ -124,7 +125,8 @@ def _never() -> bool:
 class Runtime:
     """See the module. `database_probe` and `broker_probe` answer quickly and do not raise. `is_repairable`:
     whether who runs the service would rather repair a model's row while it runs, so that a process without
-    any model that works has a use; otherwise that ends the process."""
+    any model that works has a use; otherwise that ends the process. `hook_desk` opens each generating
+    request's exchange with the policies, None where there are no such things."""
 
     def __init__(
         self,
@@ -141,8 +143,10 @@ class Runtime:
         database_probe: Probe,
         broker_probe: Probe,
         is_repairable: Callable[[], bool] = _never,
+        hook_desk: HookDesk | None = None,
     ) -> None:
         self.settings = settings
+        self.hook_desk = hook_desk
         self._is_repairable = is_repairable
         self._phase = RuntimeState.IDLE
         self._recorder = recorder

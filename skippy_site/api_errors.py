@@ -21,6 +21,7 @@ from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
 from accounts.keys import without_keys
+from hooks.contracts.refusals import AlreadyTaken, HookRefusal, NotThere
 from inference.domain.errors import SkippyError
 
 _log = logging.getLogger(__name__)
@@ -73,8 +74,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
         case DjangoValidationError():
             param, message = _of_django(error)
             return _response(400, message, param=param)
-        case SkippyError():
-            return _response(error.status, error.message, param=error.param, code=error.code)
+        case SkippyError() | HookRefusal():
+            return _of_ours(error)
         case Http404() | exceptions.NotFound():
             return _response(404, NOT_FOUND)
         case DjangoPermissionDenied():
@@ -132,6 +133,15 @@ def _first(detail: Any, path: str = "") -> tuple[str | None, str]:
             detail = next((one for one in detail if one), detail[0])
         else:
             return path or None, str(detail)
+
+
+def _of_ours(error: SkippyError | HookRefusal) -> Response:
+    if isinstance(error, SkippyError):
+        return _response(error.status, error.message, param=error.param, code=error.code)
+    if isinstance(error, NotThere):
+        return _response(404, NOT_FOUND)
+    status = 409 if isinstance(error, AlreadyTaken) else 400
+    return _response(status, error.message, param=error.field)
 
 
 def _of_django(error: DjangoValidationError) -> tuple[str | None, str]:

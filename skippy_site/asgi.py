@@ -26,9 +26,11 @@ from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.limits.ceiling import Ceiling  # noqa: E402
 from accounts.limits.desk import SharedLimitDesk  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
+from hooks.contracts.exchange import HookDesk  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
 from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
+from inference.domain.outcomes import Recorder  # noqa: E402
 from inference.domain.time_limits import TimeLimits  # noqa: E402
 from inference.engine.local import LocalEngineLoader  # noqa: E402
 from inference.hosting.workshop import ServingSettings  # noqa: E402
@@ -43,8 +45,11 @@ from inference.ledger.store import PostgresRecordStore  # noqa: E402
 from inference.model_rows.store import PostgresModelStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
+from inference.telemetry.policy_observer import PolicyObserver  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
+from skippy_site.hook_desk import PolicyFeed  # noqa: E402
+from skippy_site.hook_rows import make_policy_store  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
 from skippy_site.model_files import ModelFileSources  # noqa: E402
@@ -53,6 +58,7 @@ from skippy_site.model_sizes import sizes_of  # noqa: E402
 from skippy_site.probes import CachedProbe, ask_broker, ask_database  # noqa: E402
 from skippy_site.proxies import TrustedProxies  # noqa: E402
 from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
+from skippy_site.webhooks import make_webhook_caller  # noqa: E402
 
 
 async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
@@ -75,7 +81,7 @@ async def make_partitions() -> None:
 
 
 def make_runtime(
-    environment: Environment, watching: Watching, ledger: GenerationLedger, clock: Clock
+    environment: Environment, ledger: GenerationLedger, recorder: Recorder, hook_desk: HookDesk, clock: Clock
 ) -> Runtime:
     """The one runtime of this process."""
     first = first_model(environment, settings.STATE, os.environ)
@@ -109,7 +115,7 @@ def make_runtime(
         sources=ModelFileSources(settings.STATE),
         sizes=partial(sizes_of, environment),
         loader=LocalEngineLoader(clock=clock),
-        recorder=make_recorder(watching),
+        recorder=recorder,
         ledger=ledger,
         answer_keeping=AnswerKeeping(
             DatabaseNamedRequests(),
@@ -119,6 +125,7 @@ def make_runtime(
         clock=clock,
         database_probe=CachedProbe("database", ask_database, clock=clock),
         broker_probe=CachedProbe("broker", partial(ask_broker, settings.CELERY_BROKER_URL), clock=clock),
+        hook_desk=hook_desk,
     )
 
 
@@ -169,9 +176,16 @@ def served_models() -> list[str]:
 _clock = SystemClock()
 _watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=served_models)
 _ledger = make_ledger(_clock)
-_runtime = make_runtime(settings.ENVIRONMENT, _watching, _ledger, _clock)
+_recorder = make_recorder(_watching)
+_policy_store = make_policy_store()
+_webhook_caller = make_webhook_caller(settings.ENVIRONMENT)
+_policy_feed = PolicyFeed(
+    _policy_store, _webhook_caller, PolicyObserver(_watching.metrics.policies, _recorder)
+)
+_runtime = make_runtime(settings.ENVIRONMENT, _ledger, _recorder, _policy_feed.desk, _clock)
 _last_used = LastUsedBuffer()
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
+_watching.metrics.watch_webhooks(_webhook_caller.statistics)
 application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
 lifespan = SiteLifespan(
     _runtime,
@@ -180,5 +194,7 @@ lifespan = SiteLifespan(
     _limit_desk,
     _watching.telemetry,
     live_listener=LiveListener(database_parameters(), _ledger.live),
+    policy_store=_policy_store,
+    policy_feed=_policy_feed,
     prepare_database=make_partitions,
 )

@@ -21,7 +21,7 @@ REST_FRAMEWORK: dict[str, Any] = {
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Skippy management API",
-    "DESCRIPTION": "Users, teams, keys, limits, models, usage and the history of changes.",
+    "DESCRIPTION": "Users, teams, keys, limits, models, policies, usage and the history of changes.",
     "VERSION": "1",
     "OAS_VERSION": "3.0.3",
     "SCHEMA_PATH_PREFIX": "/api/",

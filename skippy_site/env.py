@@ -19,7 +19,7 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.speculation_settings import DraftSettings
+from skippy_site.hook_settings import HookSettings
 from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,7 +32,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(HookSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -162,6 +162,9 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
             "what others have asked"
         ),
     ] = False
+    queue: Annotated[
+        int, Meta(ge=0, le=10_000, description="requests that may wait; 0: 8 for a lane, 16 to 256")
+    ] = 0
     adaptive_concurrency: Annotated[
         bool, Meta(description="look for the number of requests at once that serves best, up to the lanes")
     ] = False
@@ -297,6 +300,7 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
             if url and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
         self.check_speculation()
+        self.check_hooks()
         engine_config(self)
 
     @property
@@ -314,8 +318,8 @@ class Environment(DraftSettings, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def max_queue(self) -> int:
-        """Requests that may wait, which follows from the lanes."""
-        return default_max_queue(self.lanes)
+        """Requests that may wait; where nothing is said, it follows from the lanes."""
+        return self.queue or default_max_queue(self.lanes)
 
     @property
     def concurrency(self) -> ConcurrencySettings:

@@ -1,4 +1,4 @@
-"""What lives as long as the server: runtime, ledger, telemetry, last-used times, desk of limits, a watch."""
+"""What lives as long as the server: runtime, ledger, telemetry, limits, policies, webhooks, a watch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable
 
 from accounts.last_used import LastUsedBuffer
 from accounts.limits.desk import SharedLimitDesk
+from hooks.store import PolicyStore
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
+from skippy_site.hook_desk import PolicyFeed
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ class SiteLifespan:
         telemetry: TelemetryPipeline,
         *,
         live_listener: LiveListener,
+        policy_store: PolicyStore,
+        policy_feed: PolicyFeed,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -44,12 +48,16 @@ class SiteLifespan:
         self._limit_desk = limit_desk
         self._telemetry = telemetry
         self._live_listener = live_listener
+        self._policy_store = policy_store
+        self._policy_feed = policy_feed
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         self._telemetry.start()
         await self._ledger.start()
+        await self._policy_store.start()
+        await self._policy_feed.start()
         await self._runtime.start()
         self._limiting = [asyncio.create_task(self._limit_desk.run())]
         self._tasks = [
@@ -57,6 +65,7 @@ class SiteLifespan:
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._prepare()),
             asyncio.create_task(self._live_listener.run()),
+            asyncio.create_task(self._policy_store.run()),
         ]
 
     def begin_drain(self) -> None:
@@ -71,6 +80,7 @@ class SiteLifespan:
         # Last: the ends of requests that the stop itself has ended are records too, and what these had
         # reserved of limits is given back once they are safe.
         await self._ledger.stop()
+        await self._policy_feed.stop()
         await _end(self._limiting)
         # Waits for sinks: not on the event loop.
         await asyncio.to_thread(self._telemetry.stop)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from inference.media.addresses import AllowedHosts
+from hooks.outbound.addresses import AllowedHosts
 from inference.media.limits import MediaLimits
 from skippy_site.chat_settings import ChatSettings
 from skippy_site.watching_settings import parts_of

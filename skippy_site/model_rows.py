@@ -17,13 +17,13 @@ from inference.domain.model import id_from_file_name
 from inference.model_rows.first_row import FirstModel
 from inference.model_rows.reports import ServingProcess
 from skippy_site.env import Environment
-from skippy_site.model_sizes import ENGINE_FIELDS, model_environment
+from skippy_site.model_sizes import ADMISSION_FIELDS, ENGINE_FIELDS, model_environment
 from skippy_site.model_sources import source_path, written_source
 from skippy_site.provision.model_source import HUB_PREFIX, ModelProblem, check_gguf, parse_hub_name
 from skippy_site.state import StateFolder
 
 _MAX_SHOWN_NAME = 64
-_KNOWN = ", ".join(ENGINE_FIELDS)
+_FIELDS = {"engine": ENGINE_FIELDS, "admission": ADMISSION_FIELDS}
 _FIRST_WORD = re.compile(r"[a-z_]+\b")
 _FIELD_BEFORE = re.compile(r"^[a-z_]+: ")
 
@@ -61,17 +61,20 @@ class SiteModelChecks:
         self._environment = environment
         self._state = state
 
-    def check_engine(self, engine: Mapping[str, Any], *, param: str) -> None:
+    def check_sizes(self, *, engine: Mapping[str, Any], admission: Mapping[str, Any]) -> None:
         """By the ranges and the rules of the environment's own settings, of which these take the place."""
-        for name in engine:
-            if name not in ENGINE_FIELDS:
-                shown = "".join(c if c.isprintable() else "?" for c in name[:_MAX_SHOWN_NAME])
-                raise _refused(f"{param}.{shown}", f"there is no such setting; there are {_KNOWN}")
+        for param, given in (("engine", engine), ("admission", admission)):
+            for name in given:
+                if name not in _FIELDS[param]:
+                    shown = "".join(c if c.isprintable() else "?" for c in name[:_MAX_SHOWN_NAME])
+                    known = ", ".join(_FIELDS[param])
+                    raise _refused(f"{param}.{shown}", f"there is no such setting; there are {known}")
         try:
-            model_environment(self._environment, engine)
+            model_environment(self._environment, engine=engine, admission=admission)
         except ValueError as problem:
             text = str(problem)
             named = _FIRST_WORD.match(text)
+            param = "admission" if named is not None and named[0] in ADMISSION_FIELDS else "engine"
             raise _refused(
                 param if named is None else f"{param}.{named[0]}", _FIELD_BEFORE.sub("", text)
             ) from None

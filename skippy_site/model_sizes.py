@@ -18,7 +18,7 @@ from skippy_site.env import Environment, one_line
 if TYPE_CHECKING:
     from inference.domain.model_settings import ModelSettings
 
-# The settings that each model may have of its own.
+# The settings that each model may have of its own: of its engine, and of who may start and wait there.
 ENGINE_FIELDS = (
     "lanes",
     "context",
@@ -40,18 +40,33 @@ ENGINE_FIELDS = (
     "prefix_cache",
     "host_cache_bytes",
 )
+ADMISSION_FIELDS = (
+    "queue",
+    "adaptive_concurrency",
+    "adaptive_initial_limit",
+    "adaptive_window",
+    "adaptive_min_improvement",
+    "adaptive_max_latency_regression",
+    "adaptive_max_hardware_regression",
+    "adaptive_cooldown_windows",
+    "adaptive_relief_windows",
+    "adaptive_idle_reset_s",
+)
 _VARIABLE = re.compile(r"\bSKIPPY_([A-Z0-9_]+)")
 
 
-def model_environment(environment: Environment, overrides: Mapping[str, Any]) -> Environment:
+def model_environment(
+    environment: Environment, *, engine: Mapping[str, Any], admission: Mapping[str, Any]
+) -> Environment:
     """The settings as they hold for one model. Raises ValueError with one line that names the setting at
     fault as rows call it (`lanes`, and not SKIPPY_LANES)."""
-    for name in overrides:
-        if name not in ENGINE_FIELDS:
-            raise ValueError(f"{name}: there is no such setting; there are {', '.join(ENGINE_FIELDS)}")
-    if not overrides:
+    for overrides, fields in ((engine, ENGINE_FIELDS), (admission, ADMISSION_FIELDS)):
+        for name in overrides:
+            if name not in fields:
+                raise ValueError(f"{name}: there is no such setting; there are {', '.join(fields)}")
+    if not engine and not admission:
         return environment
-    given = {**msgspec.structs.asdict(environment), **overrides}
+    given = {**msgspec.structs.asdict(environment), **engine, **admission}
     try:
         return msgspec.convert(given, Environment, strict=False)
     except msgspec.ValidationError as problem:
@@ -61,5 +76,5 @@ def model_environment(environment: Environment, overrides: Mapping[str, Any]) ->
 
 def sizes_of(environment: Environment, settings: ModelSettings) -> ModelSizes:
     """Raises ValueError as `model_environment`."""
-    own = model_environment(environment, settings.engine)
+    own = model_environment(environment, engine=settings.engine, admission=settings.admission)
     return ModelSizes(engine=engine_config(own), max_waiting=own.max_queue, concurrency=own.concurrency)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import environ
 
-from skippy_site import drf
+from skippy_site import content_security, drf, theme
 from skippy_site.env import read_environment
 from skippy_site.logging import logging_configuration
 from skippy_site.secret import secret_key
@@ -22,12 +22,15 @@ STATE = StateFolder.from_environment()
 SERVICES = service_urls(ENVIRONMENT, STATE)
 
 SECRET_KEY = secret_key(STATE.secret_key_file)
+SECRET_KEY_FALLBACKS = list(ENVIRONMENT.former_secret_keys)
 DEBUG = False
 
 INSTALLED_APPS = [
     "accounts.apps.AccountsConfig",
+    "hooks.apps.HooksConfig",
     "inference.apps.InferenceConfig",
     "skippy_site.apps.SiteConfig",
+    "unfold",  # makes the admin's site, so before it
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -36,6 +39,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "csp",
 ]
 
 # The console and admin only: /v1, /healthz and /readyz are Channels consumers outside of this.
@@ -43,6 +47,7 @@ MIDDLEWARE = [
     "skippy_site.request_ids.request_id_middleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
+    "skippy_site.content_security.ContentSecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -65,7 +70,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "skippy_site.navigation.places",
             ],
+            "libraries": {"figures": "inference.dashboards.template_filters"},
         },
     },
 ]
@@ -98,8 +105,17 @@ PERSONAL_DATA_HOLDERS = [
 
 # Makes inference.model_rows.checks.ModelChecks.
 MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
+# Makes hooks.services.scope_directory.ScopeDirectory.
+HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
+# Makes hooks.services.trial_desk.TrialDesk.
+HOOK_TRIAL_DESK = "skippy_site.hook_trial.SiteTrialDesk"
+# Where webhooks may be.
+HOOK_WEBHOOK_HOSTS = ENVIRONMENT.allowed_webhook_hosts
+# Makes hooks.services.secret_box.SecretSealer.
+HOOK_SECRET_BOX = "skippy_site.hook_rows.make_secret_box"  # noqa: S105 - who keeps them
 
 REST_FRAMEWORK = drf.REST_FRAMEWORK
+UNFOLD = theme.UNFOLD
 SPECTACULAR_SETTINGS = drf.SPECTACULAR_SETTINGS
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -154,6 +170,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 # The scheme is set from X-Forwarded-Proto by skippy_site.proxies, for trusted proxies alone.
 SECURE_PROXY_SSL_HEADER = None
 X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = content_security.POLICY
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -161,7 +178,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-LOGIN_URL = "admin:login"
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "console:usage"
 
 if ENVIRONMENT.email_url:
     vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
@@ -173,6 +191,7 @@ USE_TZ = True
 USE_I18N = True
 
 STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
 # Served straight from the packages: no collectstatic step, nothing to forget after an upgrade.
 SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_AUTOREFRESH = False

@@ -1,13 +1,12 @@
-"""Django's own URLs: the admin console and the management API. /v1 is in inference/routing.py."""
+"""Django's own URLs: the console, the admin and the management API. /v1 is in inference/routing.py."""
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from skippy_site.api_schema import schema
 
-admin.site.site_header = "Skippy"
-admin.site.site_title = "Skippy"
 admin.site.index_title = "Administration"
 
 handler400 = "skippy_site.api_errors.bad_request"
@@ -16,9 +15,12 @@ handler500 = "skippy_site.api_errors.server_error"
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("console/", include("inference.dashboards.urls")),
     re_path(r"^api/schema/?$", schema),
     path("api/", include("inference.usage_api.urls")),
     path("api/", include("inference.models_api.urls")),
+    path("api/", include("hooks.api.urls")),
     path("api/", include("accounts.api.urls")),
-    path("", RedirectView.as_view(pattern_name="admin:index", permanent=False)),
+    path("favicon.ico", RedirectView.as_view(url=static("skippy/favicon.svg"), permanent=False)),
+    path("", RedirectView.as_view(pattern_name="console:usage", permanent=False)),
 ]

@@ -33,10 +33,12 @@ _T = TypeVar("_T")
 ROOT = Path(__file__).resolve().parent
 NEEDS_SERVICES = tuple(ROOT / name for name in ("integration", "contract", "browser"))
 # These start servers of their own.
-NEEDS_NONE = (ROOT / "integration" / "supervisor",)
+NEEDS_NONE = (ROOT / "integration" / "supervisor", ROOT / "integration" / "backup")
 DATABASE_FIXTURES = frozenset({"db", "transactional_db", "django_db_reset_sequences", "live_server"})
 # Settings of the person's shell must not change results; these choose what is tested.
-KEPT_VARIABLES = frozenset({"SKIPPY_PG_BIN", "SKIPPY_MODEL", "SKIPPY_SERVER", "SKIPPY_TEST_MODEL"})
+KEPT_VARIABLES = frozenset(
+    {"SKIPPY_PG_BIN", "SKIPPY_MODEL", "SKIPPY_SERVER", "SKIPPY_TEST_MODEL", "SKIPPY_SCREENSHOTS"}
+)
 FOLDER_PREFIX = "skippy-test-"
 START_LIMIT_S = 60.0
 

@@ -154,7 +154,11 @@ class ScriptedHandle:
         return self.say(token)
 
     def say(self, text: str, *, num_drafted: int = 0, num_accepted: int = 0) -> ScriptedHandle:
-        token_ids = tuple(text.encode())
+        return self.say_bytes(text.encode(), num_drafted=num_drafted, num_accepted=num_accepted)
+
+    def say_bytes(self, data: bytes, *, num_drafted: int = 0, num_accepted: int = 0) -> ScriptedHandle:
+        """Also parts of characters."""
+        token_ids = tuple(data)
         logprobs = tuple(map(self._logprobs, token_ids)) if self.request.num_top_logprobs is not None else ()
         return self._add(TokenBatch(token_ids, 1002.0, logprobs, num_drafted, num_accepted))
 
@@ -180,6 +184,9 @@ class ScriptedHandle:
         self._later.clear()
         self._stands_still = False
         return self._add(Failed(error, at_ts=1003.0))
+
+    def tell(self, event: Event) -> ScriptedHandle:
+        return self._add(event)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:

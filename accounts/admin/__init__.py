@@ -3,6 +3,6 @@
 from accounts.admin.administrative_change import AdministrativeChangeAdmin
 from accounts.admin.api_key import ApiKeyAdmin
 from accounts.admin.team import TeamAdmin
-from accounts.admin.user import AccountAdmin
+from accounts.admin.user import AccountAdmin, RightsAdmin
 
-__all__ = ["AccountAdmin", "AdministrativeChangeAdmin", "ApiKeyAdmin", "TeamAdmin"]
+__all__ = ["AccountAdmin", "AdministrativeChangeAdmin", "ApiKeyAdmin", "RightsAdmin", "TeamAdmin"]

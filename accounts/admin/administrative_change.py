@@ -6,25 +6,15 @@ import json
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.core.paginator import Paginator
 from django.http import HttpRequest
-from django.utils.functional import cached_property
+from unfold.admin import ModelAdmin
 
+from accounts.admin.bounded_paginator import BoundedPaginator
 from accounts.models import AdministrativeChange
-
-MAX_COUNTED = 10_000
-
-
-class BoundedPaginator(Paginator):
-    """Counts no further than people turn pages: counting a table that only grows takes ever longer."""
-
-    @cached_property
-    def count(self) -> int:
-        return self.object_list.order_by()[:MAX_COUNTED].count()
 
 
 @admin.register(AdministrativeChange)
-class AdministrativeChangeAdmin(admin.ModelAdmin):
+class AdministrativeChangeAdmin(ModelAdmin):
     list_display: ClassVar = ["at", "actor_name", "door", "action", "subject_kind", "subject_label"]
     list_filter: ClassVar = ["door", "action"]
     list_per_page = 100

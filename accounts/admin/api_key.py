@@ -22,6 +22,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from unfold.admin import ModelAdmin
 
 from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET
@@ -78,7 +79,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(admin.ModelAdmin):
+class ApiKeyAdmin(ModelAdmin):
     list_display: ClassVar = ["name", "key", "user", "state", "created_at", "expires_at", "last_used_at"]
     list_filter: ClassVar = [StateFilter]
     list_select_related: ClassVar = ["user"]

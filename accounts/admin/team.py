@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from unfold.admin import ModelAdmin
 
 from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET
@@ -14,7 +15,7 @@ from accounts.models import Team
 
 
 @admin.register(Team)
-class TeamAdmin(admin.ModelAdmin):
+class TeamAdmin(ModelAdmin):
     """A team is deleted once nobody is in it any more."""
 
     list_display: ClassVar = ["name", "num_members", "priority", "created_at"]

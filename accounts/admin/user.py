@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.auth import get_user_model
-from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.http import HttpRequest
+from unfold.admin import ModelAdmin, StackedInline
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET
@@ -24,7 +27,7 @@ SELF_SERVICE_FIELDSET: tuple[str, dict[str, Any]] = (
 )
 
 
-class UserPolicyInline(admin.StackedInline):
+class UserPolicyInline(StackedInline):
     """Team, session trust, priority and limits on the page of a user."""
 
     model = UserPolicy
@@ -39,16 +42,25 @@ class UserPolicyInline(admin.StackedInline):
 
 
 admin.site.unregister(get_user_model())
+admin.site.unregister(Group)
 
 
 @admin.register(get_user_model())
-class AccountAdmin(UserAdmin):
+class AccountAdmin(UserAdmin, ModelAdmin):
     """A user who is switched off stops at once in this process, in 5 s elsewhere, and so does a
     policy."""
 
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
     inlines: ClassVar = [UserPolicyInline]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
         if change:
             transaction.on_commit(partial(services.users_forget))
+
+
+@admin.register(Group)
+class RightsAdmin(GroupAdmin, ModelAdmin):
+    """Django's groups of permissions, in the theme of all other pages."""

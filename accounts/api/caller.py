@@ -12,6 +12,10 @@ from accounts.scopes import Scope
 _STAFF_PERMISSIONS = {
     Scope.KEYS: ("auth.add_user", "auth.change_user", "accounts.add_apikey", "accounts.change_apikey"),
     Scope.MODELS: ("inference.add_modelrow", "inference.change_modelrow", "inference.delete_modelrow"),
+    Scope.POLICIES: (
+        *(f"hooks.{verb}_hookpolicy" for verb in ("add", "change", "delete")),
+        *(f"hooks.{verb}_webhook" for verb in ("add", "change", "delete")),
+    ),
     Scope.USAGE_ALL: ("inference.view_generationrecord",),
 }
 SESSION_SCOPES = frozenset({Scope.USAGE, Scope.KEYS_OWN})

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from accounts.actors import Door
 from accounts.api.listing import IdField, PageQuery, list_of, page_of, query_of
 from accounts.api.view import ManagementView
+from accounts.history import changes_of
 from accounts.models import AdministrativeChange
 from accounts.models.administrative_change import ChangeAction
 from accounts.scopes import Scope
@@ -40,6 +41,12 @@ class ChangeQuery(PageQuery):
     subject_id = IdField(required=False)
     subject_user_id = IdField(required=False)
     actor_user_id = IdField(required=False)
+
+
+def changes_response(request: Request, *, subject_kind: str, subject_id: int | None = None) -> Response:
+    """A page of the history of one kind of thing, or of one thing, for the views of those whose they are."""
+    rows = changes_of(subject_kind=subject_kind, subject_id=subject_id)
+    return page_of(rows, query_of(request, PageQuery)).response(ChangeSerializer)
 
 
 class ChangesView(ManagementView):

@@ -1,7 +1,8 @@
 """Two people who edit the same thing: the second is told, if he says which state he had before him.
 
 `ETag` names the state of what is shown; a change with `If-Match` is made only to that state. What changes
-by itself (last use, a key's state, what processes say of a model) is no part of it.
+by itself (last use, a key's state, what processes say of a model, whom a policy names in vain) is no part
+of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-_BY_ITSELF = frozenset({"last_used_at", "state", "status"})
+_BY_ITSELF = frozenset({"last_used_at", "state", "status", "missing"})
 
 
 class PreconditionFailed(APIException):

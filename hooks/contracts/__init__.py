@@ -7,4 +7,7 @@ actions     what a policy may do
 policies    what an administrator wrote
 decisions   what came of it
 exchange    one request's hooks, from its first point to its terminal one
+webhooks    what a webhook is asked, and what it may answer
+snapshots   all policies and webhooks at one moment
+refusals    why something that was written is not taken
 """

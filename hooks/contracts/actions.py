@@ -98,7 +98,8 @@ class MaskText:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceText:
-    """Put `text` in place of all of the target."""
+    """Put `text` in place of all of the target; of the input, of the last user message's text, or of each
+    prompt."""
 
     target: TextTarget
     text: str
@@ -119,7 +120,8 @@ class ConsumeMedia:
 
 @dataclass(frozen=True, slots=True)
 class StopGeneration:
-    """End the answer here, as a whole and valid one."""
+    """End the answer here, as a whole and valid one. At OUTPUT with CONTENT_FILTER, without the text that was
+    about to be released; with STOP, behind it."""
 
     reason: StopReason = StopReason.CONTENT_FILTER
 

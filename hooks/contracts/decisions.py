@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from hooks.contracts.actions import InjectText, StopReason
+from hooks.contracts.actions import InjectText, StopReason, TextTarget
 from hooks.contracts.points import HookPoint
 
 
@@ -38,9 +39,9 @@ class Decision:
     num_discarded_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """One policy was asked at one point: what metrics count, also where it did not match."""
+class Firing(NamedTuple):
+    """One policy was asked at one point: what metrics count, also where it did not match. Made for each of
+    them at each firing, which a named tuple is quicker at."""
 
     policy_id: int
     policy: str
@@ -78,3 +79,29 @@ class GenerationVerdict:
     stop: StopReason | None = None
     decision_places: tuple[int, ...] = ()
     """Which of the exchange's decisions the injections are of, for `note_injection`."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TextEdit:
+    """`text` in place of the characters from `start` to `end` of one text of an OutputText, as that was
+    given; `call` is the tool call where they are of its arguments. Places and not the changed text, because
+    who releases a stream has to know which characters an edit stands for: it may cut there only."""
+
+    target: TextTarget
+    start: int
+    end: int
+    text: str
+    call: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<TextEdit {self.target.value} {self.start}:{self.end}>"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputVerdict:
+    """What is to become of text that is about to be released; without a word it goes out as it is. `edits`
+    of one text are in order and do not overlap. With `stop` the answer ends here: for CONTENT_FILTER nothing
+    of the text goes out but what was put in place of a whole text, for STOP all of it does, as edited."""
+
+    edits: tuple[TextEdit, ...] = ()
+    stop: StopReason | None = None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hooks.contracts.decisions import Decision, GenerationVerdict
+from hooks.contracts.decisions import Decision, Firing, GenerationVerdict, OutputVerdict
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowRule, WindowSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView
@@ -26,16 +26,6 @@ class TerminalOutcome:
     status: int
     message: str = ""
     texts: tuple[str, ...] = ()
-
-
-class OutputGate(Protocol):
-    """The way of one choice's text out. Text goes in as it is generated, and comes out once the policies
-    have seen it. One gate for content, thinking and calls, so that they keep their order."""
-
-    @property
-    def held_chars(self) -> int:
-        """The most that is held back."""
-        ...
 
 
 class HookExchange(Protocol):
@@ -64,8 +54,8 @@ class HookExchange(Protocol):
 
     async def mid_generation(self, signals: WindowSignals, *, choice: int) -> GenerationVerdict: ...
 
-    async def before_output(self, output: OutputText) -> tuple[OutputText, GenerationVerdict]:
-        """What may be released instead, and whether the answer ends with it."""
+    async def before_output(self, output: OutputText) -> OutputVerdict:
+        """What is to be changed before it is released, and whether the answer ends with it."""
         ...
 
     def note_injection(self, place: int, *, num_injected: int, num_discarded: int, refusal: str = "") -> None:
@@ -98,4 +88,24 @@ class HookDesk(Protocol):
         self, caller: HookCaller, *, model: str, endpoint: str, opts_in: bool, request_id: str
     ) -> HookExchange | None:
         """None where no policy concerns this request: then nothing of it costs anything."""
+        ...
+
+    async def drain(self, timeout_s: float) -> int:
+        """The service stops. Exchanges that are still open are concluded as cancelled, and policies at
+        TERMINAL have this long. How many had to be cancelled."""
+        ...
+
+
+class HookObserver(Protocol):
+    """Is told what exchanges do, for metrics, and of what comes when the request's record may be written
+    already."""
+
+    def firing_noted(self, firing: Firing) -> None:
+        """One policy was asked. On the event loop, often: it must be quick."""
+        ...
+
+    def terminal_decided(
+        self, request_id: str, decisions: Sequence[Decision], tags: Mapping[str, str]
+    ) -> None:
+        """What came of the policies at TERMINAL, behind `conclude`: not called where they came to nothing."""
         ...

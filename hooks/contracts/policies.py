@@ -59,6 +59,9 @@ class Policy:
 
     `window` is for MID_GENERATION. `held_chars` is for OUTPUT on streams: so many characters are held back,
     and what is not longer than that is always seen whole before any of it is released.
+
+    `fault` is not empty where the row could not be read, because somebody wrote it past the checks: in a
+    few words for operators, why. Such a policy fails whenever its point comes, and its failure rule applies.
     """
 
     policy_id: int
@@ -74,3 +77,4 @@ class Policy:
     on_failure: FailureRule = FailureRule.CLOSED
     window: WindowRule = field(default_factory=WindowRule)
     held_chars: int = DEFAULT_HELD_CHARS
+    fault: str = ""

@@ -70,7 +70,9 @@ class RequestView:
     """`endpoint` is chat.completions, completions, responses or messages. Completions have `prompts` (None
     for one given as tokens) and no messages. `parameters` are numbers, words and flags of the body by their
     wire names (max_tokens, temperature, top_p, n, stream, ...), only those that were sent or that a policy
-    set. `tool_names` are the functions offered, `fields` the names of everything the body has."""
+    set. `tool_names` are the functions offered, `fields` the names of everything the body has. `other_texts`
+    is what else a model may come to read of it (descriptions of functions, a template of the caller's, what
+    stands behind the answer): it can be looked at and not changed."""
 
     endpoint: str
     model: str
@@ -78,6 +80,7 @@ class RequestView:
     prompts: tuple[str | None, ...] = ()
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     tool_names: tuple[str, ...] = ()
+    other_texts: tuple[str, ...] = ()
     fields: frozenset[str] = frozenset()
     metadata: Mapping[str, str] = field(default_factory=dict)
     end_user: str = ""
@@ -104,14 +107,21 @@ class HookCaller:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OutputText:
-    """Text of one choice that is about to be released. Each is what may still be changed (for a stream the
-    held-back window, for a whole answer all of it); `arguments` are tool calls' by their index in the choice.
-    `num_released_chars` of content went out before and cannot be taken back. `is_last`: nothing follows."""
+    """Text of one choice that is about to be released: for a whole answer all of it, for a stream what is
+    held back. In a stream each text begins with the last of what is out already, so that a word is seen that
+    began there; that much cannot be changed any more.
+
+    `arguments` are those of tool calls by their index in the choice, as JSON text in which the escapes of
+    strings are resolved, so that a word is the same word however it was written; changes are of these.
+    `raw_arguments` are those which had any, as they were written. `tool_names` are the functions of the
+    calls that begin here. `num_released_chars` of content went out before. `is_last`: nothing follows."""
 
     choice: int
     content: str = ""
     reasoning: str = ""
     arguments: Mapping[int, str] = field(default_factory=dict)
+    raw_arguments: Mapping[int, str] = field(default_factory=dict)
+    tool_names: Mapping[int, str] = field(default_factory=dict)
     num_released_chars: int = 0
     is_last: bool = False
 

@@ -1,5 +1,7 @@
-"""Inference in Django's admin: models."""
+"""Inference in Django's admin: models and their prices, and what operators were told."""
 
+from inference.admin.alert import AlertAdmin
 from inference.admin.model_row import ModelRowAdmin
+from inference.admin.price import ModelPriceAdmin
 
-__all__ = ["ModelRowAdmin"]
+__all__ = ["AlertAdmin", "ModelPriceAdmin", "ModelRowAdmin"]

@@ -50,7 +50,7 @@ class ModelRowForm(forms.ModelForm):
     def _get_validation_exclusions(self) -> set[str]:
         """Columns whose constraints are the services' affair: a new default takes the place of the old one,
         and of settings they say more than that they are no object."""
-        own = {"is_default", "engine", "chat_defaults", "completion_defaults"}
+        own = {"is_default", "engine", "admission", "chat_defaults", "completion_defaults"}
         excluded: set[str] = super()._get_validation_exclusions()
         return excluded | own
 
@@ -69,6 +69,7 @@ class ModelRowForm(forms.ModelForm):
             load_policy=LoadPolicy(given["load_policy"]),
             idle_unload_s=given["idle_unload_s"],
             engine=_object(given["engine"]),
+            admission=_object(given["admission"]),
             chat_defaults=_object(given["chat_defaults"]),
             completion_defaults=_object(given["completion_defaults"]),
             has_embeddings=given["has_embeddings"],

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from unfold.admin import ModelAdmin, TabularInline
 
 from inference.admin.model_forms import ModelAdapterFormSet, ModelRowForm
 from inference.domain.errors import SkippyError
@@ -16,14 +17,14 @@ from inference.model_rows.selectors import model_names_dangling, model_rows_with
 from inference.models import ModelAdapter, ModelRow
 
 
-class ModelAdapterInline(admin.TabularInline):
+class ModelAdapterInline(TabularInline):
     model = ModelAdapter
     formset = ModelAdapterFormSet
     extra = 0
 
 
 @admin.register(ModelRow)
-class ModelRowAdmin(admin.ModelAdmin):
+class ModelRowAdmin(ModelAdmin):
     """All that is changed here is changed by the services, as a whole."""
 
     form = ModelRowForm
@@ -53,7 +54,7 @@ class ModelRowAdmin(admin.ModelAdmin):
             },
         ),
         ("Access", {"fields": ["is_open", "teams", "keys"]}),
-        ("Settings", {"fields": ["engine", "chat_defaults", "completion_defaults"]}),
+        ("Settings", {"fields": ["engine", "admission", "chat_defaults", "completion_defaults"]}),
         (
             "Speculation",
             {

@@ -7,10 +7,7 @@ address that was checked, whatever the name says a moment later. Redirects are n
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
@@ -19,10 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from hooks.outbound.addresses import may_reach
+from hooks.outbound.signatures import SIGNATURE, signature
 from inference.models import Alert
 
 LIMIT_S = 10.0
-SIGNATURE = "x-skippy-signature"
 Resolve = Callable[[str, int], list[str]]
 
 
@@ -97,27 +95,6 @@ class Webhook:
         addresses = self.resolve(host, port)
         if not addresses:
             raise WebhookFailed("the host has no address")
-        if not self.allows_private and not all(is_public(address) for address in addresses):
+        if not all(may_reach(address, allows_private=self.allows_private) for address in addresses):
             raise WebhookFailed("the host has an address that is not public")
         return addresses[0]
-
-
-def is_public(address: str) -> bool:
-    """Whether an address is one of the world's, also where it is wrapped into one of IPv6."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        wrapped = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if wrapped is not None:
-            return is_public(str(wrapped))
-        if ip in _NAT64:
-            return is_public(str(ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)))
-    return ip.is_global and not ip.is_multicast
-
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-
-
-def signature(body: bytes, *, secret: str, unix_s: int) -> str:
-    """`t=…,v1=…`: HMAC-SHA256 over "t.body", in hexadecimal. The time lets a receiver refuse repeats."""
-    digest = hmac.new(secret.encode(), b"%d." % unix_s + body, hashlib.sha256).hexdigest()
-    return f"t={unix_s},v1={digest}"

@@ -4,6 +4,7 @@
     InvalidRequest and below           400     invalid_request_error
     AuthenticationFailed               401     authentication_error
     PermissionDenied                   403     permission_error
+    PolicyDenied                       4xx     by its status as Anthropic has it, else permission_error
     NotFound, ModelNotFound            404     not_found_error
     MethodNotAllowed                   405     invalid_request_error
     RequestTimeout                     408     timeout_error
@@ -47,8 +48,20 @@ _TYPES: tuple[tuple[type[SkippyError], str], ...] = (
 )
 
 
+# What a policy answers with is Anthropic's kind of that status.
+_POLICY_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+
+
 def error_type(error: SkippyError) -> str:
     """Anthropic's name for the kind of error."""
+    if isinstance(error, errors.PolicyDenied):
+        return _POLICY_TYPES.get(error.status, "permission_error")
     return next((name for kind, name in _TYPES if isinstance(error, kind)), "api_error")
 
 

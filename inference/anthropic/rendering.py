@@ -27,6 +27,7 @@ from inference.domain.message_deltas import (
     ToolCallBegin,
     ToolCallEnd,
 )
+from inference.openai.chunk_form import injected_member
 from inference.openai.json_text import json_bytes
 
 _STOP_REASONS = {
@@ -159,6 +160,7 @@ def _usage_object(usage: Usage) -> dict[str, object]:
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+        **injected_member(usage),
     }
 
 

@@ -19,6 +19,7 @@ from inference.domain.errors import UnsupportedParameter
 from inference.domain.reasoning import ReasoningFormat, ReasoningOptions
 from inference.openai.adapter_fields import read_adapters
 from inference.openai.fields import Fields
+from inference.openai.hook_fields import read_hooks_opt_in
 from inference.openai.json_body import parse_object
 from inference.openai.parameters import MAX_LABEL_CHARS, Refusal, check_refused
 from inference.openai.protocol import MAX_INT32, ChatRequest
@@ -74,6 +75,8 @@ def parse_messages_request(body: bytes, *, strict_fields: bool) -> ChatRequest:
         "constraint": schema,
         "constraint_param": schema_param,
         "speculation": read_speculation(fields),
+        "opts_in_hooks": read_hooks_opt_in(fields),
+        "field_names": frozenset(fields.names()),
     }
     return ChatRequest(
         messages=conversation.messages,
@@ -91,6 +94,7 @@ def parse_count_request(body: bytes, *, strict_fields: bool) -> CountRequest:
     model = read_model(fields)
     conversation = _conversation(fields, max_tokens=None)
     _output_schema(fields)
+    read_hooks_opt_in(fields)  # bodies are counted as they will be sent
     return CountRequest(
         model=model,
         conversation=conversation,

@@ -65,6 +65,8 @@ class WholeChoices:
         # The first tokens of a choice may be its prompt's, and say nothing of how good it is.
         self._num_echoed = [0] * num_choices
         self._results: dict[int, GenerationResult] = {}
+        self.texts: tuple[str, ...] = ()
+        """The contents of those that are sent, once there is a body."""
 
     async def take(self, index: int, part: AnswerPart) -> None:
         self._deltas[index] += part.deltas
@@ -85,12 +87,14 @@ class WholeChoices:
         """Of those that are sent, in their order; `result` is that of the whole request."""
         generated = [tokens[num:] for tokens, num in zip(self._tokens, self._num_echoed, strict=True)]
         chosen = best_answers(generated, num_wanted=request.num_choices, num_prompts=request.num_prompts)
-        choices = []
+        choices, texts = [], []
         for index, place in enumerate(chosen):
             deltas = self._deltas[place]
             answer = Answer(MessageBuilder(deltas).message(), tuple(self._tokens[place]), tuple(deltas))
             choices.append(rendering.for_choice(index).choice(answer, self._results[place]))
+            texts.append(answer.message.content or "")
             keeper.add(b"", *deltas, choice=index)
+        self.texts = tuple(texts)
         return rendering.body(choices, result)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from accounts.contracts import Principal
+from hooks.contracts.view import HookCaller
 from inference.api.answer_keeper import AnswerKeeper
 from inference.api.choices import WholeChoices, stream_choices
 from inference.api.http import HttpRequest
@@ -15,6 +17,8 @@ from inference.api.question import FrameWriter, Question, Rendering, part_frames
 from inference.api.recorded import RecordedConsumer
 from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import Answer, MessageBuilder, MessageDelta
+from inference.hooking.request_hooks import RequestHooks
+from inference.openai.capsule_headers import capsule_headers, nonce_headers
 from inference.openai.protocol import OutputRequest
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
 from inference.services.answer_group import AnswerGroup
@@ -41,6 +45,39 @@ class GeneratingConsumer(RecordedConsumer):
         """Wait until the request has its lane."""
         raise NotImplementedError
 
+    async def ask_policies(
+        self, asked: OutputRequest, principal: Principal, lifecycle: RequestLifecycle
+    ) -> tuple[OutputRequest, RequestHooks | None]:
+        desk = self._runtime.hook_desk
+        if desk is None:
+            return asked, None
+        model = self._runtime.fleet.id_of(asked.model, principal)
+        exchange = desk.open(
+            HookCaller(
+                user_id=principal.user_id,
+                username=principal.username,
+                key_id=principal.key_id,
+                key_name=principal.key_name,
+                team_id=principal.team_id,
+                team_name=principal.team_name,
+            ),
+            model=model,
+            endpoint=self.endpoint,
+            opts_in=asked.opts_in_hooks,
+            request_id=self.respond.request_id,
+        )
+        if exchange is None:
+            return asked, None
+        # Before anything is waited for: from now on there is an end to be told of.
+        lifecycle.note_hooks(exchange)
+        hooks = RequestHooks(
+            exchange,
+            endpoint=self.endpoint,
+            request_id=self.respond.request_id,
+            note=lifecycle.note_phase,
+        )
+        return await hooks.before(asked, self._runtime.off_loop), hooks
+
     # -- the answer -------------------------------------------------------------------------------
 
     async def serve(
@@ -60,7 +97,7 @@ class GeneratingConsumer(RecordedConsumer):
             if asked.is_stream:
                 await self._stream(question, stream, lifecycle, keeper)
             else:
-                await self._whole(question, stream, lifecycle, keeper)
+                await self._whole(question, stream, lifecycle, keeper, caller.hooks)
         finally:
             stream.close()
 
@@ -73,7 +110,8 @@ class GeneratingConsumer(RecordedConsumer):
     ) -> None:
         rendering = question.rendering
         if not self.respond.is_begun:
-            await self.respond.begin_stream(headers=question.headers)
+            headers = (*question.headers, *nonce_headers(self.scope["headers"]))
+            await self.respond.begin_stream(headers=headers)
         if isinstance(stream, AnswerGroup):
             assert question.choices is not None
             last = await stream_choices(
@@ -115,6 +153,7 @@ class GeneratingConsumer(RecordedConsumer):
         stream: GenerationStream | AnswerGroup,
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
+        hooks: RequestHooks | None,
     ) -> None:
         if isinstance(stream, AnswerGroup):
             assert question.choices is not None
@@ -122,6 +161,7 @@ class GeneratingConsumer(RecordedConsumer):
             await stream.read(choices)
             began_ts = time.monotonic()
             body = choices.body(question.choices, question.request, stream.result, keeper)
+            texts = choices.texts
         else:
             deltas: list[MessageDelta] = []
             tokens: list[ScoredToken] = []
@@ -132,12 +172,15 @@ class GeneratingConsumer(RecordedConsumer):
             answer = Answer(MessageBuilder(deltas).message(), tuple(tokens), tuple(deltas))
             body = question.rendering.whole(answer, stream.result)
             keeper.add(b"", *deltas)
+            texts = (answer.message.content or "",)
         self._note_built(lifecycle, began_ts, num_bytes=len(body), is_stream=False)
         keeper.add(body)
-        self._complete(question, stream, lifecycle, keeper)
+        self._complete(question, stream, lifecycle, keeper, texts)
         await lifecycle.recorded()
         await keeper.end("application/json")
-        await self.respond.json(body, headers=question.headers)
+        marker = None if hooks is None else hooks.exchange.capsule
+        capsule = capsule_headers(self.scope["headers"], marker)
+        await self.respond.json(body, headers=(*question.headers, *capsule))
 
     def _complete(
         self,
@@ -145,9 +188,10 @@ class GeneratingConsumer(RecordedConsumer):
         stream: GenerationStream | AnswerGroup,
         lifecycle: RequestLifecycle,
         keeper: AnswerKeeper,
+        texts: tuple[str, ...] = (),
     ) -> None:
         """Before the last frames: who has them may close at once, and that is a success."""
         self._channel.is_terminal = True
         stream.close()
-        lifecycle.complete(stream.result.reason)
+        lifecycle.complete(stream.result.reason, texts)
         keeper.complete(None if question.stored is None else question.stored())

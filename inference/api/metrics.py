@@ -73,7 +73,9 @@ class MetricsConsumer(ApiConsumer):
             caller = await self._authenticator.authenticate(self.scope["headers"])
             if not self._access.may_read(caller):
                 raise PermissionDenied("This API key may not read metrics.")
-        body = self._metrics.exposition(model_gauges(self._runtime), self._telemetry.statistics().sinks)
+        body = self._metrics.exposition(
+            model_gauges(self._runtime), self._telemetry.statistics().sinks, self._runtime.statistics().ledger
+        )
         headers = (
             (b"content-type", CONTENT_TYPE),
             (b"content-length", str(len(body)).encode()),

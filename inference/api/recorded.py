@@ -23,6 +23,8 @@ from inference.domain.errors import GenerationTimeout, ServiceUnavailable, Skipp
 from inference.domain.kept_answers import NamedRequest, SentAnswer
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
+from inference.hooking.request_hooks import RequestHooks
+from inference.openai.capsule_headers import nonce_headers
 from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.session_ids import has_header, session_id
 from inference.runtime import Runtime
@@ -97,6 +99,13 @@ class RecordedConsumer(ApiConsumer):
         """How a stream tells that it fails while it still waits for its model; None: as its wire always
         does."""
         return None
+
+    async def ask_policies(
+        self, asked: Any, principal: Principal, lifecycle: RequestLifecycle
+    ) -> tuple[Any, RequestHooks | None]:
+        """What `read` gave as policies leave it, and those that go on with it; for endpoints where there are
+        some. Raises PolicyDenied and ServiceUnavailable."""
+        return asked, None
 
     def keeps_text(self, request: Any, principal: Principal) -> bool:
         """Whether what is asked and answered is kept; only a key that keeps text may say so."""
@@ -206,13 +215,14 @@ class RecordedConsumer(ApiConsumer):
                 self._runtime.check_ready()
                 # What the key may not use does not exist for it.
                 self._runtime.fleet.find(asked.model, principal)
-                await limit_gate.check_spent()
                 if asked.is_stream:
                     self.respond.error_event = self.early_error_event() or self.respond.error_event
                     self._keep_alive(asked)
+                asked, hooks = await self.ask_policies(asked, principal, lifecycle)
+                await limit_gate.check_spent()
                 lease = await self._runtime.lease(asked.model, principal, timeout_s=asked.timeout_s)
                 with lease:
-                    caller = replace(caller, waited_s=lease.waited_s)
+                    caller = replace(caller, waited_s=lease.waited_s, hooks=hooks)
                     await self.serve(asked, lease.model, caller, lifecycle, keeper)
         except TimeoutError:
             if not time_limit.expired():
@@ -286,5 +296,6 @@ class RecordedConsumer(ApiConsumer):
     def _keep_alive(self, asked: AskedRequest) -> None:
         """Headers go out early where the wait is long, and comments while nothing else does."""
         limits = self._runtime.settings.time_limits
-        say = partial(self.respond.comment, headers=ignored_headers(asked.ignored_parameters))
+        headers = (*ignored_headers(asked.ignored_parameters), *nonce_headers(self.scope["headers"]))
+        say = partial(self.respond.comment, headers=headers)
         self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)

@@ -47,8 +47,9 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingStatistics:
-    """A snapshot: `num_jobs` requests wait or are being computed, with so many texts and tokens left;
-    `total_…` only grow."""
+    """A snapshot: `num_jobs` requests wait or are being computed, with so many texts and tokens left.
+    `num_computing_tokens` are those of the batch that is under way, `token_s` what one took last (seconds,
+    None until that was measured); `total_…` only grow, `total_begun` with each batch that is begun with."""
 
     num_jobs: int = 0
     num_texts: int = 0
@@ -56,6 +57,9 @@ class EmbeddingStatistics:
     total_texts: int = 0
     total_tokens: int = 0
     total_batches: int = 0
+    total_begun: int = 0
+    num_computing_tokens: int = 0
+    token_s: float | None = None
 
 
 class EmbeddingMeter(Protocol):

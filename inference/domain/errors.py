@@ -111,8 +111,12 @@ class PolicyDenied(SkippyError):
     type = "invalid_request_error"
     default_code = "permission_denied"
 
-    def __init__(self, message: str, *, status: int = 403, code: str | None = None) -> None:
-        super().__init__(message, code=code, should_retry=False)
+    status = 403
+
+    def __init__(
+        self, message: str, *, status: int = 403, code: str | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(message, param=param, code=code, should_retry=False)
         self.status = status
 
 

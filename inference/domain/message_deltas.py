@@ -126,6 +126,17 @@ class MessageParser(Protocol):
         """The generation has ended, for whatever reason."""
         ...
 
+    def interject(self, text: str) -> Sequence[MessageDelta]:
+        """Content that the model did not write, behind all that it wrote so far. Only where not
+        `is_in_markup`."""
+        ...
+
+    @property
+    def is_in_markup(self) -> bool:
+        """The text so far ends inside of a call or of a mark, or may do so: nothing can be put in behind it.
+        False before there is any."""
+        ...
+
     @property
     def is_reasoning(self) -> bool:
         """The last of the text that was fed belongs to the model's thinking; tokens are counted by this."""

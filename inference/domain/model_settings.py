@@ -44,7 +44,8 @@ class ModelSettings:
 
     `source`, `projector_source`: a GGUF file's path or hf:org/repo/file.gguf. `engine` has the settings of
     the engine that differ from the service's own, by their names in docs/configuration.md in lower case
-    without SKIPPY_ (`lanes`, `context`, `gpu_layers`, …). `chat_defaults` and `completion_defaults` are
+    without SKIPPY_ (`lanes`, `context`, `gpu_layers`, …), and `admission` those of who may start and wait
+    (`queue`, `adaptive_concurrency`, …). `chat_defaults` and `completion_defaults` are
     bodies of such requests without what only a request can say; they were checked when the row was saved.
     `wants_loaded` is the last word of an operator: True, False (unload it, and do not load it on demand
     either), None (as `load_policy` says). `idle_unload_s`: 0 never unloads.
@@ -61,6 +62,7 @@ class ModelSettings:
     wants_loaded: bool | None = None
     idle_unload_s: float = 0.0
     engine: Mapping[str, Any] = field(default_factory=dict)
+    admission: Mapping[str, Any] = field(default_factory=dict)
     chat_defaults: Mapping[str, Any] = field(default_factory=dict)
     completion_defaults: Mapping[str, Any] = field(default_factory=dict)
     has_embeddings: bool = False

@@ -1,8 +1,8 @@
 """The phases of a request that are worth a span of their own, beside what admission tells.
 
-Where a request's time goes before and after the engine: template, tokenizer, prompt as a whole, the
+Where a request's time goes before and after the engine: template, tokenizer, prompt as a whole, policies, the
 writing of the answer. Only a trace shows them (debug level), so an event is made and forgotten where
-nobody traces.
+nobody traces; but for PoliciesConcluded, which no record tells.
 """
 
 from __future__ import annotations
@@ -58,4 +58,35 @@ class ResponseBuilt:
     is_stream: bool
 
 
-PhaseEvent = ChatTemplateRendered | Tokenized | PromptPrepared | MediaEncoded | ResponseBuilt
+@dataclass(frozen=True, slots=True)
+class PoliciesAsked:
+    """Policies were asked at one `point` of the request, and made `num_decisions` that are on its record.
+    `choice` is the answer's index where the point is one of a generation."""
+
+    request_id: str
+    elapsed_s: float
+    point: str
+    num_decisions: int
+    choice: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesConcluded:
+    """Policies at the end of a request came to something, when its record was written already: their names,
+    and those of the tags that they gave."""
+
+    request_id: str
+    elapsed_s: float
+    policies: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+PhaseEvent = (
+    ChatTemplateRendered
+    | Tokenized
+    | PromptPrepared
+    | MediaEncoded
+    | ResponseBuilt
+    | PoliciesAsked
+    | PoliciesConcluded
+)

@@ -127,6 +127,19 @@ def bucket_bounds(hour: datetime, *, width: BucketWidth, zone: ZoneInfo) -> tupl
     return _midnight(first, zone), _midnight(following, zone)
 
 
+def bucket_starts(start: datetime, end: datetime, *, width: BucketWidth, zone: ZoneInfo) -> list[datetime]:
+    """The beginnings, in the zone, of all buckets that have hours of [start, end) (full hours, aware)."""
+    starts: list[datetime] = []
+    at = start
+    while at < end:
+        first, following = bucket_bounds(at, width=width, zone=zone)
+        starts.append(first)
+        # In UTC: where clocks go back, an hour of a zone is never equal to one of another.
+        behind = following.astimezone(UTC)
+        at = behind if behind == full_hour(behind) else full_hour(behind) + HOUR
+    return starts
+
+
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
     """The first instant of a day. Where clocks skip midnight, it is the first that there is: the way
     through UTC gives it its true name."""

@@ -50,7 +50,8 @@ class EmbeddingQueue:
         """The part of a long text that was taken last, of a text that is not done."""
         self._was_part = False
         self._token_s: float | None = None
-        self._total_texts = self._total_tokens = self._total_batches = 0
+        self._num_computing_tokens = 0
+        self._total_texts = self._total_tokens = self._total_batches = self._total_begun = 0
 
     # -- callers ----------------------------------------------------------------------------------
 
@@ -95,21 +96,17 @@ class EmbeddingQueue:
     def take(self, limits: BatchLimits) -> TextBatch | TextPart | None:
         """What is computed next; None where nothing waits. Ends with `complete` or `fail`."""
         with self._lock:
-            long = self._next_part(limits)
-            if long is not None and not self._was_part:
-                return self._take_part(long)
-            batch = self._take_batch(limits)
-            if batch is not None:
-                self._was_part = False
-                return batch
-            # A long text may have come to the head of a line just now.
-            long = self._next_part(limits)
-            return None if long is None else self._take_part(long)
+            work = self._next_work(limits)
+            if work is not None:
+                self._num_computing_tokens = work.num_tokens
+                self._total_begun += 1
+            return work
 
     def complete(self, work: TextBatch | TextPart, rows: FloatArray | None) -> list[EmbeddingJob]:
         """Keep what was computed: a row for each text, None after a part that is not the last. Returns the
         jobs that this has completed, to be told."""
         with self._lock:
+            self._num_computing_tokens = 0
             self._total_batches += 1
             self._total_tokens += work.num_tokens
             if rows is None:
@@ -127,6 +124,7 @@ class EmbeddingQueue:
     def fail(self, work: TextBatch | TextPart) -> list[EmbeddingJob]:
         """It could not be computed; returns the jobs that end by that, to be told."""
         with self._lock:
+            self._num_computing_tokens = 0
             failed = [job for job in work.jobs if not job.is_ended]
             for job in failed:
                 self._end(job)
@@ -137,6 +135,18 @@ class EmbeddingQueue:
         self._token_s = token_s
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _next_work(self, limits: BatchLimits) -> TextBatch | TextPart | None:
+        long = self._next_part(limits)
+        if long is not None and not self._was_part:
+            return self._take_part(long)
+        batch = self._take_batch(limits)
+        if batch is not None:
+            self._was_part = False
+            return batch
+        # A long text may have come to the head of a line just now.
+        long = self._next_part(limits)
+        return None if long is None else self._take_part(long)
 
     def _next_part(self, limits: BatchLimits) -> TextPart | None:
         """Of the long text that is under way, or else of the first one at the head of a line."""
@@ -249,6 +259,9 @@ class EmbeddingQueue:
                 total_texts=self._total_texts,
                 total_tokens=self._total_tokens,
                 total_batches=self._total_batches,
+                total_begun=self._total_begun,
+                num_computing_tokens=self._num_computing_tokens,
+                token_s=self._token_s,
             )
 
     def check_integrity(self) -> None:

@@ -28,7 +28,8 @@ HOST = "CPU"
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """The sizes of a model that its memory follows from. `key_length` and `value_length` are values
-    of one head; `num_kv_heads` is 0 where the memory does not grow with the text."""
+    of one head; `num_kv_heads` is 0 where the memory does not grow with the text, and `num_kv_layers` of the
+    layers have so many."""
 
     name: str
     weights_bytes: int
@@ -40,6 +41,7 @@ class ModelShape:
     key_length: int
     value_length: int
     num_vocabulary: int
+    num_kv_layers: int
 
     def kv_bytes_per_cell_and_layer(self, key_type: KvType, value_type: KvType) -> int:
         return key_type.bytes_of(self.num_kv_heads * self.key_length) + value_type.bytes_of(
@@ -47,8 +49,13 @@ class ModelShape:
         )
 
     def kv_bytes_per_cell(self, key_type: KvType, value_type: KvType) -> int:
-        """Bytes of K and V of one token: layers · KV heads · head size · bytes, for both."""
-        return self.num_layers * self.kv_bytes_per_cell_and_layer(key_type, value_type)
+        """Bytes of K and V of one token: layers that have some · KV heads · head size · bytes, for both."""
+        return self.num_kv_layers * self.kv_bytes_per_cell_and_layer(key_type, value_type)
+
+    def kv_layers_of(self, num_layers: int) -> int:
+        """How many of some layers have KV cells: they are taken to be evenly spread, and one more rather
+        than one less."""
+        return -(-num_layers * self.num_kv_layers // self.num_layers) if self.num_layers else 0
 
     def compute_bytes(self, config: EngineConfig) -> int:
         """About what one device needs for a micro batch: activations of a layer, the mask, the scores
@@ -160,7 +167,7 @@ def plan_memory(
         plan = DeviceMemory(
             device=gpu.name,
             weights_bytes=layer_bytes * (num_layers + has_output),
-            kv_bytes=kv_layer_bytes * num_layers,
+            kv_bytes=kv_layer_bytes * shape.kv_layers_of(num_layers),
             compute_bytes=compute_bytes if num_layers or has_output else 0,
             free_bytes=None,
         )
@@ -169,7 +176,8 @@ def plan_memory(
         plans.append(plan)
     weights_bytes = shape.weights_bytes - sum([plan.weights_bytes for plan in plans])
     kv_bytes = (
-        kv_layer_bytes * (shape.num_layers - sum(placement.num_layers)) + CELL_BOOK_BYTES * config.num_cells
+        kv_layer_bytes * shape.kv_layers_of(shape.num_layers - sum(placement.num_layers))
+        + CELL_BOOK_BYTES * config.num_cells
     )
     host = DeviceMemory(HOST, weights_bytes, kv_bytes, compute_bytes, None)
     if host_free_bytes is not None:

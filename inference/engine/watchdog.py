@@ -20,22 +20,30 @@ MAX_LOOK_GAP_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """For how long nothing moved, and how long it might have taken."""
+    """For how long nothing moved, and how long it might have taken; `what` did not happen, and `state` is
+    what there is of it."""
 
     stalled_s: float
     allowed_s: float
-    statistics: EngineStatistics
+    what: str
+    state: str
 
     def __str__(self) -> str:
-        now = self.statistics
-        return (
-            f"no step has ended for {self.stalled_s:.0f} s (the limit is {self.allowed_s:.0f} s; the slowest "
-            f"step so far took {now.max_step_s:.1f} s): {now.num_prefilling} prefilling, "
-            f"{now.num_decoding} decoding, {now.num_preempted} preempted, "
-            f"{now.num_waiting_for_prefix} waiting for a prefix, {now.lanes.num_used} of "
-            f"{now.lanes.num_lanes} lanes, {now.num_cells_used} of {now.num_cells} cells, "
-            f"{now.total_steps} steps in all"
-        )
+        return f"{self.what} for {self.stalled_s:.0f} s (the limit is {self.allowed_s:.0f} s): {self.state}"
+
+
+class Stillness:
+    """For how long nothing has moved, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._looked_ts = 0.0
+        self._still_s = 0.0
+
+    def look(self, now_ts: float, *, has_moved: bool) -> float:
+        looked_ts, self._looked_ts = self._looked_ts, now_ts
+        gap_s = min(max(now_ts - looked_ts, 0.0), MAX_LOOK_GAP_S)
+        self._still_s = 0.0 if has_moved else self._still_s + gap_s
+        return self._still_s
 
 
 class Watchdog:
@@ -54,22 +62,19 @@ class Watchdog:
     def __init__(self, stall_after_s: float) -> None:
         self._stall_after_s = stall_after_s
         self._before: tuple[int, int] | None = None
-        self._looked_ts = 0.0
-        self._stalled_s = 0.0
+        self._stillness = Stillness()
 
     def observe(self, statistics: EngineStatistics, now_ts: float) -> Stall | None:
         """`now_ts`: monotonic seconds. A stall is returned at every look while it lasts."""
-        looked_ts, self._looked_ts = self._looked_ts, now_ts
         before, self._before = self._before, (statistics.total_steps, statistics.total_turns)
         if not self._stall_after_s or not statistics.is_alive:
             self._before = None
             return None
-        if before is None or self._has_moved(before, statistics):
-            self._stalled_s = 0.0
-            return None
-        self._stalled_s += min(max(now_ts - looked_ts, 0.0), MAX_LOOK_GAP_S)
+        has_moved = before is None or self._has_moved(before, statistics)
+        stalled_s = self._stillness.look(now_ts, has_moved=has_moved)
         allowed_s = max(self._stall_after_s, SLOW_STEP_FACTOR * statistics.max_step_s)
-        return Stall(self._stalled_s, allowed_s, statistics) if self._stalled_s >= allowed_s else None
+        is_late = not has_moved and stalled_s >= allowed_s
+        return Stall(stalled_s, allowed_s, "no step has ended", _state(statistics)) if is_late else None
 
     @staticmethod
     def _has_moved(before: tuple[int, int], statistics: EngineStatistics) -> bool:
@@ -79,4 +84,13 @@ class Watchdog:
         return not statistics.num_runnable and statistics.total_turns != num_turns
 
     def __repr__(self) -> str:
-        return f"<Watchdog after {self._stall_after_s:g} s, stalled for {self._stalled_s:.1f} s>"
+        return f"<Watchdog after {self._stall_after_s:g} s>"
+
+
+def _state(now: EngineStatistics) -> str:
+    return (
+        f"{now.num_prefilling} prefilling, {now.num_decoding} decoding, {now.num_preempted} preempted, "
+        f"{now.num_waiting_for_prefix} waiting for a prefix, {now.lanes.num_used} of "
+        f"{now.lanes.num_lanes} lanes, {now.num_cells_used} of {now.num_cells} cells, "
+        f"{now.total_steps} steps in all, of which the slowest took {now.max_step_s:.1f} s"
+    )

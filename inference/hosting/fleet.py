@@ -25,7 +25,7 @@ from inference.hosting.loaded_model import LoadedModel, ModelStatistics
 from inference.hosting.standing import Standing
 from inference.hosting.workshop import ModelSizes, ModelWorkshop
 from inference.services.model_access import models_of
-from inference.services.model_catalog import FoundModel, MayUse, ModelCatalog
+from inference.services.model_catalog import FoundModel, ModelCatalog, no_such_model
 
 _log = logging.getLogger(__name__)
 
@@ -197,12 +197,15 @@ class Fleet:
     def find(self, name: str | None, principal: Principal) -> HostedModel:
         """By id or alias; None is the default model. Raises ModelNotFound, also where it is not this
         caller's to use, and ServiceUnavailable as long as nobody knows which models there are."""
+        return self._models[self._found(name, principal).settings.row_id]
+
+    def _found(self, name: str | None, principal: Principal) -> FoundModel:
         if not self._is_read:
             raise self._refusal or ServiceUnavailable("The service cannot generate now: it is starting.")
         may_use = models_of(principal)
         if name is None:
-            return self._models[self.catalog.default(may_use=may_use).row_id]
-        return self._models[self.catalog.model(name, may_use=may_use).settings.row_id]
+            return FoundModel(self.catalog.default(may_use=may_use))
+        return self.catalog.model(name, may_use=may_use)
 
     def id_of(self, name: str, principal: Principal) -> str:
         """The id of what a caller means by `name`; as it was said, where there is nothing of that name."""
@@ -214,20 +217,16 @@ class Fleet:
     async def acquire(self, name: str | None, principal: Principal, *, limit_s: float | None) -> ModelLease:
         """A lease of the model; one that loads on demand is waited for, at most `limit_s`. Raises as
         `find`, and ServiceUnavailable where the model is going, coming, or cannot be had."""
-        lease = await self.find(name, principal).acquire(limit_s=limit_s)
-        if name is not None:
+        found = self._found(name, principal)
+        may_choose = models_of(principal)(found.settings)
+        lease = await self._models[found.settings.row_id].acquire(limit_s=limit_s)
+        if found.adapter:
             try:
-                self._name_adapter(lease, name, models_of(principal))
+                _name_adapter(lease, found, may_choose=may_choose)
             except BaseException:
                 lease.release()
                 raise
         return lease
-
-    def _name_adapter(self, lease: ModelLease, name: str, may_use: MayUse) -> None:
-        """Let the lease's model be the one that was named, where an adapter is in its name."""
-        found = self.catalog.model(name, may_use=may_use)
-        if found.adapter:
-            lease.model = lease.model.named(found.adapter, may_choose=may_use(found.settings))
 
     def listed(self, principal: Principal) -> list[ListedModel]:
         """What a caller may use. One that an operator has unloaded is none of it."""
@@ -306,6 +305,15 @@ def _told_states(statuses: tuple[ModelStatus, ...] | None) -> list[tuple[object,
     if statuses is None:
         return None
     return [(one.row_id, one.state, one.revision, one.cause) for one in statuses]
+
+
+def _name_adapter(lease: ModelLease, found: FoundModel, *, may_choose: bool) -> None:
+    """Let the lease's model be the one that was named with an adapter, by what the name and the rights were
+    when the request came: the name may mean another model by now. Raises ModelNotFound where the adapter has
+    gone meanwhile."""
+    if not any(one.name == found.adapter for one in lease.model.settings.adapters):
+        raise no_such_model(found.id)
+    lease.model = lease.model.named(found.adapter, may_choose=may_choose)
 
 
 def _listed(model: HostedModel, found: FoundModel) -> ListedModel:

@@ -9,6 +9,7 @@ from inference.admission.controller import AdmissionController, AdmissionStatist
 from inference.domain.clock import Clock
 from inference.domain.embeddings import EmbeddingStatistics
 from inference.domain.model_settings import ModelSettings
+from inference.engine.embedding_watchdog import EmbeddingWatchdog
 from inference.engine.memory_plan import HOST
 from inference.engine.stats import EngineStatistics
 from inference.engine.watchdog import Stall, Watchdog
@@ -37,7 +38,7 @@ class LoadedModel:
         engine: Engine,
         admission: AdmissionController,
         *,
-        watchdog: Watchdog,
+        watchdog_s: float,
         clock: Clock,
         maps_weights: bool,
     ) -> None:
@@ -45,7 +46,8 @@ class LoadedModel:
         self.engine = engine
         self.admission = admission
         self.leases = LeaseBook(clock)
-        self._watchdog = watchdog
+        self._watchdog = Watchdog(watchdog_s)
+        self._embedding_watchdog = EmbeddingWatchdog(watchdog_s)
         self._clock = clock
         self._maps_weights = maps_weights
 
@@ -81,8 +83,13 @@ class LoadedModel:
         )
 
     def watch(self) -> Stall | None:
-        """Look whether the engine makes progress. One that hangs is given up: it counts as dead then."""
-        stall = self._watchdog.observe(self.engine.statistics(), self._clock.monotonic())
+        """Look whether the engine makes progress, and who computes embeddings. One that hangs is given up:
+        it counts as dead then, with all of the model, which cannot be freed under it."""
+        now_ts = self._clock.monotonic()
+        stall = self._watchdog.observe(self.engine.statistics(), now_ts)
+        embeddings = self.served.embeddings
+        if embeddings is not None and self.engine.is_alive:
+            stall = self._embedding_watchdog.observe(embeddings.statistics(), now_ts) or stall
         if stall is not None:
             self.engine.give_up()
         return stall

@@ -46,6 +46,7 @@ def load_key(settings: ModelSettings) -> tuple[object, ...]:
         settings.source,
         settings.projector_source,
         tuple(sorted((name, repr(value)) for name, value in settings.engine.items())),
+        tuple(sorted((name, repr(value)) for name, value in settings.admission.items())),
         settings.has_embeddings,
         settings.chat_defaults.get("chat_template"),
         tuple([(adapter.name, adapter.source) for adapter in settings.adapters]),

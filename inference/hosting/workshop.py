@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from hooks.outbound.addresses import AllowedHosts
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.controller import AdmissionController
 from inference.domain.clock import Clock
@@ -17,9 +18,7 @@ from inference.domain.outcomes import Recorder
 from inference.engine.config import EngineConfig
 from inference.engine.load_error import ModelLoadError
 from inference.engine.load_order import LoadOrder, ModelFiles
-from inference.engine.watchdog import Watchdog
 from inference.hosting.loaded_model import LoadedModel
-from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
 from inference.openai.chat_defaults import ChatDefaults
@@ -126,12 +125,11 @@ class ModelWorkshop:
             if isinstance(problem, UnusableTemplate):
                 raise ModelLoadError(str(problem)) from None
             raise
-        watchdog = Watchdog(self._settings.watchdog_s)
         return LoadedModel(
             served,
             engine,
             admissions[-1],
-            watchdog=watchdog,
+            watchdog_s=self._settings.watchdog_s,
             clock=self._clock,
             maps_weights=order.config.hardware.maps_weights,
         )

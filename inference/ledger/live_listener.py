@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 import psycopg
 
-from accounts.postgres_calls import execute
+from accounts.postgres_calls import execute, readable
 from inference.domain.errors import RequestCancelled
 from inference.domain.ledger import LiveRequest
 from inference.domain.live_requests import LiveRequestStatus
@@ -72,7 +72,7 @@ class LiveListener:
                 await execute(connection, f"LISTEN {CHANNEL}".encode())
             self.is_listening = True
             while True:
-                await _readable(connection)
+                await readable(connection)
                 # What comes while one is answered is read with that answer: nothing is readable then.
                 while asked := [notify.payload async for notify in connection.notifies(timeout=0)]:
                     for payload in asked:
@@ -117,15 +117,3 @@ class LiveListener:
     def __repr__(self) -> str:
         state = "listening" if self.is_listening else "not listening"
         return f"<LiveListener {state}, {self.total_cancelled} cancelled>"
-
-
-async def _readable(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Wait until the server has sent something. psycopg's own wait for notifications looks ten times a
-    second."""
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    descriptor = connection.fileno()
-    loop.add_reader(descriptor, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(descriptor)

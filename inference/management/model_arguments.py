@@ -32,14 +32,15 @@ def add_model_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--default", action=BooleanOptionalAction, help="for requests that name no model")
     parser.add_argument("--policy", choices=[policy.value for policy in LoadPolicy], help="when it is loaded")
     parser.add_argument("--idle-unload-s", type=float, metavar="S", help="where loaded on demand; 0: never")
-    parser.add_argument(
-        "--engine",
-        action="append",
-        type=_pair,
-        default=[],
-        metavar="NAME=VALUE",
-        help="such as lanes=4; may be repeated; NAME= takes the service's own again",
-    )
+    for option, example in (("engine", "lanes=4"), ("admission", "queue=64")):
+        parser.add_argument(
+            f"--{option}",
+            action="append",
+            type=_pair,
+            default=[],
+            metavar="NAME=VALUE",
+            help=f"such as {example}; may be repeated; NAME= takes the service's own again",
+        )
     for kind in ("chat", "completion"):
         parser.add_argument(
             f"--{kind}-defaults", type=_json_object, metavar="JSON", help="an object, or @FILE with one"
@@ -86,8 +87,9 @@ def settings_from(options: Mapping[str, Any], *, before: ModelSettings) -> Model
         changed["load_policy"] = LoadPolicy(options["policy"])
     if options["projector"] is not None:
         changed["projector_source"] = source_from(options["projector"])
-    if options["engine"]:
-        changed["engine"] = _engine(before.engine, options["engine"])
+    for name, own in (("engine", before.engine), ("admission", before.admission)):
+        if options[name]:
+            changed[name] = _with_pairs(own, options[name])
     return replace(
         before,
         **changed,
@@ -119,14 +121,14 @@ def _speculation(options: Mapping[str, Any], before: ModelSettings) -> Any:
     return replace(before.speculation, **changed)
 
 
-def _engine(before: Mapping[str, Any], pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    engine = dict(before)
+def _with_pairs(before: Mapping[str, Any], pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    settings = dict(before)
     for name, text in pairs:
         if text:
-            engine[name] = _value(text)
+            settings[name] = _value(text)
         else:
-            engine.pop(name, None)
-    return engine
+            settings.pop(name, None)
+    return settings
 
 
 def _value(text: str) -> Any:

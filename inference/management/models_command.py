@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -82,6 +81,7 @@ def model_summary(row: ModelRow) -> dict[str, object]:
         "wants_loaded": settings.wants_loaded,
         "idle_unload_s": settings.idle_unload_s,
         "engine": dict(settings.engine),
+        "admission": dict(settings.admission),
         "chat_defaults": dict(settings.chat_defaults),
         "completion_defaults": dict(settings.completion_defaults),
         "has_embeddings": settings.has_embeddings,
@@ -117,10 +117,3 @@ def report_summary(report: Any) -> dict[str, object]:
         "memory_bytes": report.memory_bytes,
         "seen_at": instant(report.seen_at),
     }
-
-
-def print_table(write: Callable[[str], Any], columns: tuple[str, ...], rows: list[list[str]]) -> None:
-    lines = [list(columns), *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

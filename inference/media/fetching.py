@@ -16,8 +16,9 @@ from urllib.parse import urljoin
 
 import httptools
 
+from hooks.outbound.addresses import AddressRefused, AllowedHosts, WebAddress, is_public
+from hooks.outbound.names import NameResolver
 from inference.domain.media import UnreadableMedia
-from inference.media.addresses import AllowedHosts, WebAddress, is_public
 from inference.media.limits import MediaLimits
 
 MAX_REDIRECTS = 3
@@ -29,12 +30,6 @@ USER_AGENT = "skippy"
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 Connect = Callable[[str, WebAddress], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-
-
-async def resolve_name(host: str, port: int) -> list[str]:
-    """The addresses of a host, as the system knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)
-    return [str(entry[4][0]) for entry in found]
 
 
 async def connect_to(ip: str, address: WebAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -58,12 +53,12 @@ class MediaFetcher:
         hosts: AllowedHosts,
         limits: MediaLimits,
         *,
-        resolve: Resolve = resolve_name,
+        resolve: Resolve | None = None,
         connect: Connect = connect_to,
     ) -> None:
         self._hosts = hosts
         self._limits = limits
-        self._resolve = resolve
+        self._resolve = resolve or NameResolver().addresses
         self._connect = connect
 
     async def fetch(self, url: str) -> bytes:
@@ -77,6 +72,8 @@ class MediaFetcher:
                     if response.location is None:
                         return bytes(response.body)
                     url = urljoin(url, response.location)
+        except AddressRefused as problem:
+            raise UnreadableMedia(str(problem)) from None
         except (TimeoutError, OSError, ssl.SSLError, httptools.HttpParserError, EOFError, ValueError):
             raise UnreadableMedia("it could not be fetched from its URL") from None
         raise UnreadableMedia("its URL redirects too often")
@@ -84,7 +81,7 @@ class MediaFetcher:
     async def _get(self, address: WebAddress) -> Response:
         ips = [ip for ip in await self._resolve(address.host, address.port) if is_public(ip)]
         if not ips:
-            raise UnreadableMedia("this service does not fetch from its host")
+            raise AddressRefused("its host is not one that may be called")
         reader, writer = await self._connect(ips[0], address)
         try:
             writer.write(_request(address))

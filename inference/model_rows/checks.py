@@ -15,8 +15,9 @@ from django.utils.module_loading import import_string
 class ModelChecks(Protocol):
     """Both raise InvalidRequest whose `param` begins with what is at fault."""
 
-    def check_engine(self, engine: Mapping[str, Any], *, param: str) -> None:
-        """Whether these settings, over the service's own, are ones an engine can be made with."""
+    def check_sizes(self, *, engine: Mapping[str, Any], admission: Mapping[str, Any]) -> None:
+        """Whether these settings, over the service's own, are ones an engine, and the admission before it,
+        can be made with."""
         ...
 
     def check_source(self, source: str, *, param: str) -> None:

@@ -18,6 +18,7 @@ WRITTEN_COLUMNS = (
     "load_policy",
     "idle_unload_s",
     "engine",
+    "admission",
     "chat_defaults",
     "completion_defaults",
     "has_embeddings",
@@ -43,6 +44,7 @@ def settings_of(row: ModelRow) -> ModelSettings:
         wants_loaded=row.wants_loaded,
         idle_unload_s=row.idle_unload_s,
         engine=row.engine,
+        admission=row.admission,
         chat_defaults=row.chat_defaults,
         completion_defaults=row.completion_defaults,
         has_embeddings=row.has_embeddings,
@@ -78,6 +80,7 @@ def write_columns(row: ModelRow, settings: ModelSettings, *, is_enabled: bool) -
     row.load_policy = settings.load_policy.value
     row.idle_unload_s = settings.idle_unload_s
     row.engine = dict(settings.engine)
+    row.admission = dict(settings.admission)
     row.chat_defaults = dict(settings.chat_defaults)
     row.completion_defaults = dict(settings.completion_defaults)
     row.has_embeddings = settings.has_embeddings

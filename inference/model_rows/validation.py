@@ -57,7 +57,8 @@ def check_settings(settings: ModelSettings, *, checks: ModelChecks, before: Mode
         raise invalid("idle_unload_s", f"it must be between 0 and {MAX_IDLE_UNLOAD_S:.0f}")
     check_speculation(settings.speculation)
     check_json(settings.engine, param="engine")
-    checks.check_engine(settings.engine, param="engine")
+    check_json(settings.admission, param="admission")
+    checks.check_sizes(engine=settings.engine, admission=settings.admission)
     check_defaults(settings)
 
 

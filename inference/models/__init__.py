@@ -4,7 +4,16 @@ from inference.models.alert import Alert
 from inference.models.generation import GenerationRecord, GenerationText, IdempotentRequest
 from inference.models.model_report import ModelReport
 from inference.models.model_row import ModelAdapter, ModelName, ModelRow
-from inference.models.usage import EventBucket, StoredEvent, UsageBucket, UsagePending
+from inference.models.price import ModelPrice
+from inference.models.usage import (
+    EventBucket,
+    StoredEvent,
+    TeamLatencyBucket,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsagePending,
+)
 
 __all__ = [
     "Alert",
@@ -14,9 +23,13 @@ __all__ = [
     "IdempotentRequest",
     "ModelAdapter",
     "ModelName",
+    "ModelPrice",
     "ModelReport",
     "ModelRow",
     "StoredEvent",
+    "TeamLatencyBucket",
+    "TeamUsageBucket",
     "UsageBucket",
+    "UsageDay",
     "UsagePending",
 ]

@@ -90,6 +90,13 @@ class ModelRow(models.Model):
         blank=True,
         help_text="What differs from the service's own, by its names in lower case without SKIPPY_.",
     )
+    admission = models.JSONField(
+        "admission settings",
+        default=dict,
+        blank=True,
+        help_text="Who may start and wait, where it differs from the service's own: queue, "
+        "adaptive_concurrency, …",
+    )
     chat_defaults = models.JSONField(
         "defaults of chats",
         default=dict,
@@ -155,7 +162,7 @@ class ModelRow(models.Model):
             models.CheckConstraint(condition=models.Q(revision__gte=1), name="model_revision_positive"),
             *(
                 models.CheckConstraint(condition=_is_object(column), name=f"model_{column}_object")
-                for column in ("engine", "chat_defaults", "completion_defaults")
+                for column in ("engine", "admission", "chat_defaults", "completion_defaults")
             ),
         ]
 

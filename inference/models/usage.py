@@ -35,10 +35,11 @@ class UsagePending(models.Model):
 
 
 class UsageBucket(models.Model):
-    """One hour's requests of one key, model, endpoint and outcome, added up.
+    """One hour's requests of one key, model, endpoint and way to end, added up.
 
-    `hour` is a full hour in UTC, of the requests' arrival. Latencies are histograms, which can be added
-    further; each counts the requests that got to where it measures.
+    `hour` is a full hour in UTC, of the requests' arrival. `reason` is the finish reason of what was
+    completed and the reason of a refusal; both it and `error_code` are empty where there is none. Latencies
+    are histograms, which can be added further; each counts the requests that got to where it measures.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -49,6 +50,8 @@ class UsageBucket(models.Model):
     model = models.CharField("model", max_length=200, blank=True)
     endpoint = models.CharField("endpoint", max_length=64)
     outcome = models.CharField("outcome", max_length=32, choices=OUTCOMES)
+    reason = models.CharField("reason", max_length=64, blank=True, default="")
+    error_code = models.CharField("error code", max_length=64, blank=True, default="")
 
     num_requests = models.BigIntegerField("requests")
     num_input_tokens = models.BigIntegerField("input tokens")
@@ -67,7 +70,17 @@ class UsageBucket(models.Model):
         verbose_name_plural = "usage by hour"
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["key_id", "hour", "user_id", "team_id", "model", "endpoint", "outcome"],
+                fields=[
+                    "key_id",
+                    "hour",
+                    "user_id",
+                    "team_id",
+                    "model",
+                    "endpoint",
+                    "outcome",
+                    "reason",
+                    "error_code",
+                ],
                 name="usage_bucket_unique",
                 nulls_distinct=False,
             ),
@@ -80,6 +93,105 @@ class UsageBucket(models.Model):
 
     def __str__(self) -> str:
         return f"key {self.key_id}, {self.hour:%Y-%m-%d %H:00} UTC, {self.outcome}"
+
+
+class TeamUsageBucket(models.Model):
+    """`UsageBucket` for whoever asks about everybody or a team: the keys of a team (null: of none) together.
+
+    A month of hundreds of keys is half a million buckets, and a hundredth of that here.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    hour = models.DateTimeField("hour")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
+    outcome = models.CharField("outcome", max_length=32, choices=OUTCOMES)
+    reason = models.CharField("reason", max_length=64, blank=True, default="")
+    error_code = models.CharField("error code", max_length=64, blank=True, default="")
+
+    num_requests = models.BigIntegerField("requests")
+    num_input_tokens = models.BigIntegerField("input tokens")
+    num_cached_tokens = models.BigIntegerField("cached input tokens")
+    num_output_tokens = models.BigIntegerField("output tokens")
+    num_reasoning_tokens = models.BigIntegerField("reasoning tokens")
+    num_injected_tokens = models.BigIntegerField("injected tokens")
+
+    class Meta:
+        verbose_name = "usage of a team's hour"
+        verbose_name_plural = "usage of teams by hour"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["hour", "team_id", "model", "endpoint", "outcome", "reason", "error_code"],
+                name="team_usage_bucket_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC, {self.outcome}"
+
+
+class TeamLatencyBucket(models.Model):
+    """How long the requests of one hour took, of a team (null: of none), model and endpoint: of those that
+    were let in, since who is refused waits for nothing."""
+
+    id = models.BigAutoField(primary_key=True)
+    hour = models.DateTimeField("hour")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
+
+    queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+
+    class Meta:
+        verbose_name = "latencies of a team's hour"
+        verbose_name_plural = "latencies of teams by hour"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["hour", "team_id", "model", "endpoint"],
+                name="team_latency_bucket_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC"
+
+
+class UsageDay(models.Model):
+    """A whole day (of UTC) of one key, model and endpoint: for lists of all keys or users over months."""
+
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateTimeField("day")
+    key_id = models.BigIntegerField("key id")
+    user_id = models.BigIntegerField("user id")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
+
+    num_requests = models.BigIntegerField("requests")
+    num_unfinished = models.BigIntegerField("requests that were not completed")
+    num_input_tokens = models.BigIntegerField("input tokens")
+    num_cached_tokens = models.BigIntegerField("cached input tokens")
+    num_output_tokens = models.BigIntegerField("output tokens")
+
+    class Meta:
+        verbose_name = "usage of a day"
+        verbose_name_plural = "usage by day"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["day", "key_id", "user_id", "team_id", "model", "endpoint"],
+                name="usage_day_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"key {self.key_id}, {self.day:%Y-%m-%d} UTC"
 
 
 class StoredEvent(models.Model):

@@ -91,6 +91,7 @@ class ModelSerializer(serializers.Serializer):
     wants_loaded = serializers.BooleanField(allow_null=True)
     idle_unload_s = serializers.FloatField()
     engine = serializers.DictField()
+    admission = serializers.DictField()
     chat_defaults = serializers.DictField()
     completion_defaults = serializers.DictField()
     has_embeddings = serializers.BooleanField()
@@ -142,6 +143,9 @@ class ModelChange(StrictSerializer):
     engine = serializers.DictField(
         required=False, help_text="settings that differ from the service's own, by their names in lower case"
     )
+    admission = serializers.DictField(
+        required=False, help_text="the same for who may start and wait: queue, adaptive_concurrency, …"
+    )
     chat_defaults = serializers.DictField(required=False)
     completion_defaults = serializers.DictField(required=False)
     has_embeddings = serializers.BooleanField(required=False)
@@ -170,6 +174,7 @@ def settings_changed(settings: ModelSettings, given: dict[str, Any]) -> ModelSet
         "is_default",
         "idle_unload_s",
         "engine",
+        "admission",
         "chat_defaults",
         "completion_defaults",
         "has_embeddings",

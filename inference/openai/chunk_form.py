@@ -45,7 +45,13 @@ def usage_object(usage: Usage) -> dict[str, object]:
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        **injected_member(usage),
     }
+
+
+def injected_member(usage: Usage) -> dict[str, object]:
+    """A member of ours, beside those of every wire's schema: only where policies put tokens in."""
+    return {"injected_tokens": usage.injected_tokens} if usage.injected_tokens else {}
 
 
 def timings_object(timings: Timings) -> dict[str, object]:

@@ -40,7 +40,8 @@ class OutputDefaults:
             sampling=filled_sampling(request.sampling, self.sampling),
             stop=self.stop if request.stop is None else request.stop,
             ignore_eos=self.ignore_eos if request.ignore_eos is None else request.ignore_eos,
-            max_tokens=self._limit(request.max_tokens, service_max_tokens),
+            max_tokens=self._limit(request, service_max_tokens),
+            min_tokens=self._below_ceiling(request.min_tokens),
         )
         if self.constraint is None or request.says_form or request.constraint is not None:
             return filled
@@ -70,10 +71,15 @@ class OutputDefaults:
         kept = tuple([(token_id, bias) for token_id, bias in biases if token_id < num_tokens])
         return replace(self, sampling=replace(self.sampling, logit_bias=kept))
 
-    def _limit(self, asked: int | None, service_max_tokens: int) -> int:
-        own = service_max_tokens if self.max_tokens is None else self.max_tokens
-        wanted = own if asked is None else asked
-        return wanted if self.max_tokens_ceiling is None else min(wanted, self.max_tokens_ceiling)
+    def _limit(self, request: OutputRequest, service_max_tokens: int) -> int:
+        if request.max_tokens is not None:
+            return self._below_ceiling(request.max_tokens)
+        # An answer that is to be longer than the administrator's limit makes that one moot.
+        own = service_max_tokens if self.max_tokens is None else max(self.max_tokens, request.min_tokens)
+        return self._below_ceiling(own)
+
+    def _below_ceiling(self, num_tokens: int) -> int:
+        return num_tokens if self.max_tokens_ceiling is None else min(num_tokens, self.max_tokens_ceiling)
 
 
 def filled_sampling(said: SamplingRequest, own: SamplingRequest) -> SamplingRequest:

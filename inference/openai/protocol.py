@@ -150,7 +150,8 @@ class OutputRequest:
     `constraint` is what the answer has to be, and `constraint_param` the field that says so; `says_form`
     is also true of requests that ask for plain text in so many words.
     `num_choices` answers are wanted to each prompt. `adapters` None says nothing of them.
-    `ignored_parameters` names what nobody defines, cleaned for use in a header.
+    `ignored_parameters` names what nobody defines, cleaned for use in a header, and `field_names` are all
+    that the body had. `opts_in_hooks` asks for an administrator's optional policies, too.
     """
 
     model: str
@@ -174,6 +175,8 @@ class OutputRequest:
     adapters: tuple[AdapterChoice, ...] | None = None
     speculation: SpeculationChoice | None = None
     ignored_parameters: tuple[str, ...] = ()
+    opts_in_hooks: bool = False
+    field_names: frozenset[str] = frozenset()
 
     @property
     def num_prompts(self) -> int:

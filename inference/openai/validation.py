@@ -18,6 +18,7 @@ from inference.domain.errors import InvalidRequest
 from inference.domain.reasoning import EFFORTS
 from inference.openai.adapter_fields import read_adapters
 from inference.openai.fields import Fields, kind_of
+from inference.openai.hook_fields import read_hooks_opt_in
 from inference.openai.json_body import parse_object
 from inference.openai.message_parts import parse_messages
 from inference.openai.parameters import (
@@ -176,6 +177,8 @@ def read_output(
         adapters=read_adapters(fields),
         speculation=read_speculation(fields),
         says_form=any(fields.take(name) is not None for name in FORMAT_FIELDS),
+        opts_in_hooks=read_hooks_opt_in(fields),
+        field_names=frozenset(fields.names()),
     )
     ignored.extend(fields.unknown())
     return replace(request, ignored_parameters=check_ignored(ignored, strict_fields=strict_fields))

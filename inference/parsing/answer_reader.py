@@ -73,9 +73,34 @@ class AnswerReader:
         return self._parser is None and self._text.is_plain
 
     @property
+    def is_parsed(self) -> bool:
+        """Thinking and calls are told apart from the text: not all tokens are those of the content."""
+        return self._parser is not None
+
+    @property
     def has_called(self) -> bool:
         """The model made its calls, all of them whole."""
         return self._parser is not None and self._parser.has_called
+
+    @property
+    def is_in_markup(self) -> bool:
+        """The model is writing a call or a mark, or may be."""
+        return self._parser is not None and self._parser.is_in_markup
+
+    @property
+    def is_in_character(self) -> bool:
+        """The last token ended inside of a character."""
+        return self._text.is_in_character
+
+    def interject(self, text: str) -> ReadPart:
+        """Text of somebody else, to be shown as content behind all that was read so far, whether there are
+        stops in it or not. Only where neither `is_in_markup` nor `is_in_character`."""
+        if self._parser is None:
+            deltas: list[MessageDelta] = [ContentDelta(self._text.interject(text))]
+            return ReadPart(tuple(deltas), self._scores.tokens((), self._text.take_spans()))
+        held = self._content_stops.flush()
+        deltas = [ContentDelta(held)] if held else []
+        return ReadPart((*deltas, *self._parser.interject(text)))
 
     @property
     def found_stop(self) -> str | None:

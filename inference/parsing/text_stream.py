@@ -87,6 +87,20 @@ class TextStream:
         rest = self._stops.push(self._detokenizer.flush()) + self._stops.flush()
         return rest if self._spans is None else self._spans.finish(rest, is_cut=self.is_stopped)
 
+    @property
+    def is_in_character(self) -> bool:
+        """The bytes so far end inside of a character."""
+        return bool(self._detokenizer.waiting)
+
+    def interject(self, text: str) -> str:
+        """`text`, which no token wrote, behind all that was held back: that is just text then. Not where it
+        `is_in_character`."""
+        held = self._stops.flush()
+        if self._spans is not None:
+            held = self._spans.finish(held, is_cut=False)
+            self._spans.skip(len(text))
+        return held + text
+
     def take_spans(self) -> list[TokenSpan]:
         """The tokens of the text since the last call; none unless they are tracked."""
         return [] if self._spans is None else self._spans.take()

@@ -85,6 +85,12 @@ class TokenSpans:
                 self._pending.clear()
         return sent + self._send(self._num_safe)
 
+    def skip(self, num_chars: int) -> None:
+        """Text that no token wrote follows all that was added so far, which was released."""
+        self._num_decoded += num_chars
+        self._num_safe += num_chars
+        self._num_sent += num_chars
+
     def take(self) -> list[TokenSpan]:
         """The tokens of the text that was sent since the last call."""
         released, self._released = self._released, []

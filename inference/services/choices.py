@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from inference.domain.errors import InvalidRequest
+from inference.domain.output_filter import OutputFilter
 from inference.domain.requests import GenerationRequest
+from inference.hooking.choice_hooks import ChoiceHooks
 from inference.openai.protocol import OutputRequest, choice_seed
 from inference.parsing.answer_reader import AnswerReader
 from inference.parsing.echoed_prompt import EchoedPrompt
@@ -28,6 +30,17 @@ class PromptPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoicePolicies:
+    """What policies have to do with one choice: while it is generated, and on its way out."""
+
+    hooks: ChoiceHooks | None = None
+    output_filter: OutputFilter | None = None
+
+
+MakePolicies = Callable[[int, GenerationRequest, AnswerReader], ChoicePolicies]
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One answer that is to be generated. `prompt` is shared by those that continue the same one."""
 
@@ -35,9 +48,12 @@ class Choice:
     reader: AnswerReader
     prompt: SharedPrompt
     echo: EchoedPrompt | None = None
+    policies: ChoicePolicies = field(default_factory=ChoicePolicies)
 
 
-def make_choices(plans: Sequence[PromptPlan], *, num_each: int, group: UUID) -> list[Choice]:
+def make_choices(
+    plans: Sequence[PromptPlan], *, num_each: int, group: UUID, make_policies: MakePolicies
+) -> list[Choice]:
     """`num_each` answers to each prompt, those of the first one first. Those of one prompt differ in their
     seeds (`choice_seed`). `group` is the request's own."""
     choices: list[Choice] = []
@@ -49,7 +65,9 @@ def make_choices(plans: Sequence[PromptPlan], *, num_each: int, group: UUID) -> 
             sampling = generation.sampling
             sampling = replace(sampling, seed=choice_seed(sampling.seed, index))
             one = replace(generation, sampling=sampling, sibling_group=name)
-            choices.append(Choice(one, plan.make_reader(), prompt, plan.make_echo()))
+            reader = plan.make_reader()
+            policies = make_policies(len(choices), one, reader)
+            choices.append(Choice(one, reader, prompt, plan.make_echo(), policies))
     return choices
 
 

@@ -21,7 +21,7 @@ from inference.parsing.answer_reader import AnswerReader
 from inference.parsing.echoed_prompt import EchoedPrompt
 from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
-from inference.services.choices import Choice
+from inference.services.choices import Choice, ChoicePolicies
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
 from inference.streaming.lifecycle import RequestLifecycle
@@ -82,6 +82,7 @@ class Entrance:
         lifecycle: RequestLifecycle,
         *,
         reader: AnswerReader,
+        policies: ChoicePolicies,
         echo: EchoedPrompt | None = None,
     ) -> GenerationStream:
         """The request's stream, read by `reader` behind its `echo`, once it has its lane. Raises
@@ -101,6 +102,8 @@ class Entrance:
                     submitted_ts=arrived_ts,
                     meter=lifecycle.meter,
                     echo=echo,
+                    hooks=policies.hooks,
+                    output_filter=policies.output_filter,
                 )
                 try:
                     await stream.started()
@@ -157,7 +160,13 @@ class Entrance:
                 meter = ChoiceMeter(lifecycle.meter, choice.prompt)
                 streams.append(
                     GenerationStream(
-                        handle, reader=choice.reader, submitted_ts=arrived_ts, meter=meter, echo=choice.echo
+                        handle,
+                        reader=choice.reader,
+                        submitted_ts=arrived_ts,
+                        meter=meter,
+                        echo=choice.echo,
+                        hooks=choice.policies.hooks,
+                        output_filter=choice.policies.output_filter,
                     )
                 )
         except BaseException:

@@ -27,6 +27,7 @@ from inference.openai.protocol import (
     OutputRequest,
     Prompt,
 )
+from inference.parsing.answer_reader import AnswerReader
 from inference.prompting.prompt import PromptTimes
 from inference.prompting.text_size import text_bytes
 from inference.prompting.token_limit import resolve_max_tokens
@@ -36,12 +37,13 @@ from inference.services.cache_namespace import cache_namespace
 from inference.services.caller import Caller
 from inference.services.chat_answers import ChatAnswer, chat_answer
 from inference.services.chat_prompts import chat_prompt
-from inference.services.choices import PromptPlan, check_num_answers, make_choices
+from inference.services.choices import ChoicePolicies, PromptPlan, check_num_answers, make_choices
 from inference.services.completion_prompts import completion_prompts
 from inference.services.constraints import ConstraintDesk
 from inference.services.entrance import Entrance
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
+from inference.services.policy_shares import PolicyShares
 from inference.services.prompt_pool import PromptPool
 from inference.services.prompt_size import conversation_bytes
 from inference.services.speculation import speculation_request
@@ -67,6 +69,7 @@ class GenerationService:
         self._prompt_pool = prompt_pool
         self._entrance = entrance
         self._constraints = constraints
+        self._policies = PolicyShares(prompt_pool)
         self._has_shared_prefixes = has_shared_prefixes
         self._max_token_gap_s = max_token_gap_s
 
@@ -154,17 +157,27 @@ class GenerationService:
         lifecycle: RequestLifecycle,
     ) -> GenerationStream | AnswerGroup:
         """The only answer as it is, or all of them together."""
+
+        def make_policies(index: int, one: GenerationRequest, reader: AnswerReader) -> ChoicePolicies:
+            return self._policies.choice_policies(
+                index, one, reader, model=model, request=request, caller=caller
+            )
+
         if len(plans) * request.num_each > 1:
-            choices = make_choices(plans, num_each=request.num_each, group=lifecycle.record_id)
+            choices = make_choices(
+                plans, num_each=request.num_each, group=lifecycle.record_id, make_policies=make_policies
+            )
             return await self._entrance.enter_together(choices, model, request, caller, lifecycle)
         (plan,) = plans
+        reader = plan.make_reader()
         return await self._entrance.enter(
             plan.generation,
             model,
             request,
             caller,
             lifecycle,
-            reader=plan.make_reader(),
+            reader=reader,
+            policies=make_policies(0, plan.generation, reader),
             echo=plan.make_echo(),
         )
 
@@ -220,6 +233,7 @@ class GenerationService:
             user_id=caller.user_id,
             priority=caller.priority,
             constraint=constraint,
+            signals=None if caller.hooks is None else caller.hooks.signal_request,
             max_token_gap_s=self._max_token_gap_s,
             speculation=speculation_request(
                 request.speculation, model.settings.speculation, description.speculation_modes

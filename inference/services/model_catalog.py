@@ -74,6 +74,14 @@ def adapter_model_id(model_id: str, adapter: str) -> str:
     return f"{model_id}:{adapter}"
 
 
+def no_such_model(name: str) -> ModelNotFound:
+    """Names (a bounded part of) what was asked for; the same for a model that the caller may not use."""
+    shown = "".join(c if c.isprintable() else "?" for c in name[:MAX_SHOWN_ID])
+    return ModelNotFound(
+        f"The model '{shown}' does not exist or you do not have access to it.", param="model"
+    )
+
+
 def _all(settings: ModelSettings, adapter: str = "") -> bool:
     return True
 
@@ -118,14 +126,10 @@ class ModelCatalog:
         ]
 
     def model(self, name: str, *, may_use: MayUse = _all) -> FoundModel:
-        """By id or alias; raises ModelNotFound, which names (a bounded part of) what was asked for, and is
-        the same for a model that the caller may not use."""
+        """By id or alias, or raises `no_such_model`."""
         found = self._names.get(name) or self._names.get(canonical_model_id(name))
         if found is None or not may_use(found.settings, found.adapter):
-            shown = "".join(c if c.isprintable() else "?" for c in name[:MAX_SHOWN_ID])
-            raise ModelNotFound(
-                f"The model '{shown}' does not exist or you do not have access to it.", param="model"
-            )
+            raise no_such_model(name)
         return found
 
     def __repr__(self) -> str:

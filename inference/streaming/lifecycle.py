@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from accounts.keys import without_keys
+from hooks.contracts.exchange import HookExchange
 from inference.domain.admission_events import FrameKind, LaneFreed, ReceiverOutcome
 from inference.domain.cache_retention import CacheRetention
 from inference.domain.clock import Clock
-from inference.domain.errors import GenerationTimeout, RequestCancelled, SkippyError
+from inference.domain.errors import GenerationTimeout, PolicyDenied, RequestCancelled, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.ledger import Ledger
 from inference.domain.outcomes import Outcome, Recorder, RequestSummary
@@ -25,6 +26,7 @@ from inference.domain.phases import PhaseEvent
 from inference.domain.priority import PriorityClass
 from inference.domain.record_ids import new_record_id
 from inference.domain.rejection_reason import RejectionReason
+from inference.streaming.hook_record import recorded_decisions, recorded_metadata, terminal_outcome
 from inference.streaming.interruption import Interruption
 from inference.streaming.usage_meter import UsageMeter
 
@@ -74,6 +76,7 @@ class RequestLifecycle:
         self._session: int | None = None
         self._was_session_ignored = False
         self._cache_retention = CacheRetention.UNSAID
+        self._exchange: HookExchange | None = None
         self._recorded: asyncio.Future[None] | None = None
         self._when_ended: Callable[[Usage | None], None] | None = None
 
@@ -117,6 +120,10 @@ class RequestLifecycle:
         """How long it lets be kept what is computed for it."""
         self._cache_retention = retention
 
+    def note_hooks(self, exchange: HookExchange) -> None:
+        """Policies are asked about it. They hear of its end, once, however it ends."""
+        self._exchange = exchange
+
     def note_submitted(self, *, num_prompt_tokens: int, max_tokens: int) -> None:
         """It asks for a lane from now on. Until it has one, its prompt costs nothing."""
         self._submitted_ts = self._clock.monotonic()
@@ -137,9 +144,10 @@ class RequestLifecycle:
         which it is counted nowhere; or at once and None, where the request never had a lane."""
         self._when_ended = call
 
-    def complete(self, reason: FinishReason | None) -> None:
-        """`reason` None: nothing was generated that could end in one way or another."""
-        self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason)
+    def complete(self, reason: FinishReason | None, texts: tuple[str, ...] = ()) -> None:
+        """`reason` None: nothing was generated that could end in one way or another. `texts` are those of a
+        whole answer, by choice, for policies."""
+        self._end(Outcome.COMPLETED, status=200, error_code=None, finish_reason=reason, texts=texts)
 
     def repeat(self) -> None:
         """Answered with what an earlier request of the same name was answered: nothing was generated."""
@@ -148,7 +156,8 @@ class RequestLifecycle:
     def fail(self, error: SkippyError) -> None:
         """Ended by an error that the caller was told. A 503 refuses what has not started, and is a
         failure of what has."""
-        is_refused = error.status < 499 or (error.status == 503 and self.meter.started_ts is None)
+        is_refused = error.status < 499 or isinstance(error, PolicyDenied)
+        is_refused |= error.status == 503 and self.meter.started_ts is None
         if isinstance(error, GenerationTimeout):
             outcome = Outcome.TIMED_OUT
         elif isinstance(error, RequestCancelled):
@@ -158,9 +167,10 @@ class RequestLifecycle:
         self._end(
             outcome,
             status=error.status,
-            error_code=error.code,
+            # A policy's own code may be anything; those of records are few, and are counted.
+            error_code=error.default_code if isinstance(error, PolicyDenied) else error.code,
             finish_reason=None,
-            rejection_reason=error.reason,
+            error=error,
         )
 
     def disconnect(self) -> None:
@@ -192,7 +202,8 @@ class RequestLifecycle:
         status: int,
         error_code: str | None,
         finish_reason: FinishReason | None,
-        rejection_reason: RejectionReason | None = None,
+        error: SkippyError | None = None,
+        texts: tuple[str, ...] = (),
     ) -> None:
         if self._recorded is not None:
             return
@@ -201,7 +212,7 @@ class RequestLifecycle:
             status=status,
             error_code=error_code,
             finish_reason=finish_reason,
-            rejection_reason=rejection_reason,
+            rejection_reason=None if error is None else error.reason,
         )
         self._recorded = self._ledger.record(summary)
         if self._when_ended is not None:
@@ -211,6 +222,10 @@ class RequestLifecycle:
             else:
                 self._recorded.add_done_callback(lambda _: call(usage))
         self._recorder.record(summary)
+        if self._exchange is not None:
+            self._exchange.conclude(
+                terminal_outcome(outcome, status=status, error=error, is_stream=self._is_stream, texts=texts)
+            )
 
     def _summary(
         self,
@@ -251,8 +266,9 @@ class RequestLifecycle:
             session=self._session,
             was_session_ignored=self._was_session_ignored,
             end_user=self._end_user,
-            metadata=self._metadata,
+            metadata=recorded_metadata(self._metadata, self._exchange),
             cache_retention=self._cache_retention,
+            hook_decisions=recorded_decisions(self._exchange),
         )
 
     def _since_arrival(self, ts: float | None) -> float | None:

@@ -17,6 +17,7 @@ class UsageMeter:
         "num_accepted_tokens",
         "num_cached_tokens",
         "num_drafted_tokens",
+        "num_injected_tokens",
         "num_output_tokens",
         "num_prompt_tokens",
         "num_reasoning_tokens",
@@ -28,6 +29,7 @@ class UsageMeter:
         self.num_cached_tokens = 0
         self.num_output_tokens = 0
         self.num_reasoning_tokens = 0
+        self.num_injected_tokens = 0
         self.num_drafted_tokens = 0
         self.num_accepted_tokens = 0
         self.started_ts: float | None = None
@@ -52,6 +54,10 @@ class UsageMeter:
         self.num_drafted_tokens += batch.num_drafted
         self.num_accepted_tokens += batch.num_accepted
 
+    def count_injected(self, num_tokens: int) -> None:
+        """A hook put them in."""
+        self.num_injected_tokens += num_tokens
+
     @property
     def usage(self) -> Usage | None:
         if self.started_ts is None:
@@ -61,6 +67,7 @@ class UsageMeter:
             self.num_output_tokens,
             cached_tokens=self.num_cached_tokens,
             reasoning_tokens=self.num_reasoning_tokens,
+            injected_tokens=self.num_injected_tokens,
         )
 
     @property
@@ -113,3 +120,7 @@ class ChoiceMeter(UsageMeter):
     def count_drafts(self, batch: TokenBatch) -> None:
         super().count_drafts(batch)
         self._whole.count_drafts(batch)
+
+    def count_injected(self, num_tokens: int) -> None:
+        super().count_injected(num_tokens)
+        self._whole.count_injected(num_tokens)

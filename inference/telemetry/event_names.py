@@ -23,6 +23,8 @@ from inference.domain.phases import (
     ChatTemplateRendered,
     MediaEncoded,
     PhaseEvent,
+    PoliciesAsked,
+    PoliciesConcluded,
     PromptPrepared,
     ResponseBuilt,
     Tokenized,
@@ -58,11 +60,13 @@ _NAMES = {
     PromptPrepared: "stage.openai_prompt_prepare",
     MediaEncoded: "stage.openai_media_prefill",
     ResponseBuilt: "stage.openai_response_build",
+    PoliciesAsked: "stage.openai_hooks",
+    PoliciesConcluded: "stage.openai_hooks_terminal",
     RequestSummary: "stage.openai_request_summary",
 }
 TOKEN_ADMIT_EVENT = "stage.openai_generation_token_admit"  # noqa: S105 (no password)
 REQUEST_SUMMARY = _NAMES[RequestSummary]
-_SUMMARY_EVENTS = (Rejected, ConcurrencyAdapted, LaneFreed, RequestSummary)
+_SUMMARY_EVENTS = (Rejected, ConcurrencyAdapted, LaneFreed, PoliciesConcluded, RequestSummary)
 
 Happened = AdmissionEvent | PhaseEvent | RequestSummary
 
@@ -126,10 +130,10 @@ def _elapsed_s(happened: Happened) -> float | None:
             return happened.wait_s
         case RequestSummary():
             return happened.total_s
-        case ChatTemplateRendered() | Tokenized() | PromptPrepared() | MediaEncoded() | ResponseBuilt():
-            return happened.elapsed_s
-        case _:
+        case Rejected() | ConcurrencyAdapted() | LaneFreed():
             return None
+        case _:
+            return happened.elapsed_s
 
 
 def _phase(event: PhaseEvent) -> dict[str, Attribute | None]:
@@ -151,6 +155,13 @@ def _phase(event: PhaseEvent) -> dict[str, Attribute | None]:
         case ResponseBuilt():
             found["llama_stage.response_bytes"] = event.num_bytes
             found["llama_stage.openai_stream"] = event.is_stream
+        case PoliciesAsked():
+            found["skippy.hooks.point"] = event.point
+            found["skippy.hooks.decisions"] = event.num_decisions
+            found["skippy.hooks.choice"] = event.choice
+        case PoliciesConcluded():
+            found["skippy.hooks.policies"] = ", ".join(event.policies)
+            found["skippy.hooks.tags"] = ", ".join(event.tags) or None
     return found
 
 
@@ -173,6 +184,8 @@ def _summary(summary: RequestSummary) -> dict[str, Attribute | None]:
             summary.rejection_reason.value if summary.rejection_reason else None
         ),
         "skippy.kv.cached_prompt_tokens": usage.cached_tokens if usage else None,
+        "skippy.hooks.decisions": len(summary.hook_decisions) or None,
+        "skippy.hooks.injected_tokens": (usage.injected_tokens or None) if usage else None,
         "gen_ai.provider.name": "skippy",
         "gen_ai.operation.name": gen_ai,
         "gen_ai.request.model": summary.model or None,

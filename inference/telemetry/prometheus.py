@@ -15,12 +15,16 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hooks.webhooks.statistics import WebhookStatistics
 from inference.domain.admission_events import AdmissionEvent, LaneFreed, Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.embeddings import EmbeddingStatistics
+from inference.domain.ledger import LedgerStatistics
 from inference.domain.outcomes import Outcome, RequestSummary
 from inference.domain.phases import PhaseEvent
+from inference.telemetry.policy_metrics import PolicyMetrics
 from inference.telemetry.sink import SinkStatistics
+from inference.telemetry.webhook_metrics import WebhookCollector
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _TTFT_S = (
@@ -119,6 +123,7 @@ class RequestMetrics:
         self._output_sizes = self._histogram(
             "vllm:request_generation_tokens", "Tokens of an answer.", _TOKENS
         )
+        self.policies = PolicyMetrics(self._registry)
         self._state = _StateCollector()
         self._registry.register(self._state)
 
@@ -161,10 +166,16 @@ class RequestMetrics:
         """A request showed no key, or one that opens nothing. `code` is one of the few of a 401."""
         self._refused_keys.labels(code).inc()
 
-    def exposition(self, gauges: Iterable[ModelGauges], sinks: Iterable[SinkStatistics]) -> bytes:
+    def watch_webhooks(self, statistics: Callable[[], Iterable[WebhookStatistics]]) -> None:
+        """Asked at each scrape."""
+        self._registry.register(WebhookCollector(statistics))
+
+    def exposition(
+        self, gauges: Iterable[ModelGauges], sinks: Iterable[SinkStatistics], ledger: LedgerStatistics
+    ) -> bytes:
         """All numbers in Prometheus' text form."""
         with self._scraping:
-            self._state.gauges, self._state.sinks = tuple(gauges), tuple(sinks)
+            self._state.gauges, self._state.sinks, self._state.ledger = tuple(gauges), tuple(sinks), ledger
             return generate_latest(self._registry)
 
     def _counter(self, name: str, meaning: str, labels: tuple[str, ...]) -> Counter:
@@ -180,6 +191,7 @@ class _StateCollector(Collector):
     def __init__(self) -> None:
         self.gauges: tuple[ModelGauges, ...] = ()
         self.sinks: tuple[SinkStatistics, ...] = ()
+        self.ledger = LedgerStatistics()
 
     def collect(self) -> Iterator[Metric]:
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
@@ -191,6 +203,7 @@ class _StateCollector(Collector):
                 counter = families.setdefault(name, CounterMetricFamily(name, meaning, labels=["model_name"]))
                 counter.add_metric([now.model], value)
         yield from families.values()
+        yield from _ledger_families(self.ledger)
         dropped = CounterMetricFamily(
             "skippy_telemetry_dropped", "Events that found the queue of a sink full.", labels=["sink"]
         )
@@ -201,6 +214,31 @@ class _StateCollector(Collector):
             dropped.add_metric([sink.name], sink.total_dropped)
             failed.add_metric([sink.name], sink.total_failed)
         yield from (dropped, failed)
+
+
+def _ledger_families(now: LedgerStatistics) -> Iterator[Metric]:
+    for name, meaning, value in (
+        (
+            "skippy_records_refused",
+            "1 while newcomers are refused: records cannot be kept.",
+            int(bool(now.fault)),
+        ),
+        ("skippy_records_waiting", "Records on their way to the database.", now.num_waiting),
+        ("skippy_records_backlog", "Records in the journal until the database is back.", now.num_backlog),
+        ("skippy_journal_bytes", "The journal of this process.", now.journal_bytes),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
+    for name, meaning, value in (
+        ("skippy_records_committed", "Records that the database took.", now.total_committed),
+        ("skippy_records_quarantined", "Records that the database will never take.", now.total_quarantined),
+        ("skippy_records_recovered", "Records of processes that died.", now.total_recovered),
+        (
+            "skippy_journal_damaged_lines",
+            "Lines of journals that could not be read.",
+            now.total_damaged_lines,
+        ),
+    ):
+        yield CounterMetricFamily(name, meaning, value=value)
 
 
 def _gauge_values(now: ModelGauges) -> tuple[tuple[str, str, float], ...]:

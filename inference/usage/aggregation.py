@@ -29,7 +29,10 @@ MAX_RECORDS_A_PASS = 200_000
 # thousand on the disk, where a table of hashes in memory is enough.
 _PREPARE = "SELECT set_config('work_mem', '64MB', true), set_config('enable_sort', 'off', true)"
 
-_DIMENSIONS = "hour, key_id, user_id, team_id, model, endpoint, outcome"
+_DIMENSIONS = "hour, key_id, user_id, team_id, model, endpoint, outcome, reason, error_code"
+_TEAM_DIMENSIONS = "hour, team_id, model, endpoint, outcome, reason, error_code"
+_LATENCY_DIMENSIONS = "hour, team_id, model, endpoint"
+_DAY_DIMENSIONS = "day, key_id, user_id, team_id, model, endpoint"
 _COUNTS = (
     "num_requests",
     "num_input_tokens",
@@ -37,6 +40,13 @@ _COUNTS = (
     "num_output_tokens",
     "num_reasoning_tokens",
     "num_injected_tokens",
+)
+_DAY_COUNTS = (
+    "num_requests",
+    "num_unfinished",
+    "num_input_tokens",
+    "num_cached_tokens",
+    "num_output_tokens",
 )
 _HISTOGRAMS = ("queue_counts", "first_token_counts", "per_token_counts", "total_counts")
 
@@ -51,10 +61,48 @@ def sum_sql(one: str, other: str) -> str:
     return f"ARRAY(SELECT a + b FROM unnest({one}, {other}) AS pair (a, b))"  # noqa: S608
 
 
-# {records} is a relation with the columns of GenerationRecord that are named below.
+# What tells a bucket's requests from others of their outcome.
+REASON_SQL = "coalesce(nullif(r.rejection_reason, ''), r.finish_reason)"
+
+
+_SUMS = ", ".join(["count(*) AS num_requests", *(f"sum({name}) AS {name}" for name in _COUNTS[1:])])
+_LATENCIES = ", ".join(f"array_agg({one}) AS {one}" for one in ("queue", "first_token", "per_token", "total"))
+_COUNTED = ", ".join(counts_sql(one) for one in ("queue", "first_token", "per_token", "total"))
+
+
+def _added_sql(
+    table: str, dimensions: str, grouped: str, *, has_counts: bool = True, has_histograms: bool = True
+) -> str:
+    """Rows of `grouped`, added to what the table has of the same dimensions."""
+    counts, histograms = (_COUNTS if has_counts else ()), (_HISTOGRAMS if has_histograms else ())
+    sums = [f"{name} = kept.{name} + excluded.{name}" for name in counts]
+    sums += [f"{name} = {sum_sql(f'kept.{name}', f'excluded.{name}')}" for name in histograms]
+    made = [*counts, *([_COUNTED] if has_histograms else [])]
+    return f"""
+    INSERT INTO {table} AS kept ({", ".join([dimensions, *counts, *histograms])})
+    SELECT {", ".join([dimensions, *made])} FROM {grouped}
+    ON CONFLICT ({dimensions}) DO UPDATE SET {", ".join(sums)}
+"""  # noqa: S608 (names of our own, here and below)
+
+
+def _days_sql(source: str) -> str:
+    """The days of hours, which are rows of buckets."""
+    return f"""
+    INSERT INTO inference_usageday AS kept ({_DAY_DIMENSIONS}, {", ".join(_DAY_COUNTS)})
+    SELECT date_trunc('day', hour, 'UTC') AS day, key_id, user_id, team_id, model, endpoint,
+        sum(num_requests), coalesce(sum(num_requests) FILTER (WHERE outcome <> 'completed'), 0),
+        sum(num_input_tokens), sum(num_cached_tokens), sum(num_output_tokens)
+    FROM {source} GROUP BY {_DAY_DIMENSIONS}
+    ON CONFLICT ({_DAY_DIMENSIONS}) DO UPDATE SET
+        {", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _DAY_COUNTS)}
+"""  # noqa: S608
+
+
+# Follows a WITH that has `records`, a relation of _RECORD_COLUMNS.
 _ADD_UP = f"""
 measured AS (
     SELECT date_trunc('hour', created_at, 'UTC') AS hour, key_id, user_id, team_id, model, endpoint, outcome,
+        reason, error_code,
         num_input_tokens, num_cached_tokens, num_output_tokens, num_reasoning_tokens, num_injected_tokens,
         width_bucket(queue_s, %(bounds)s::float8[]) AS queue,
         width_bucket(first_token_s, %(bounds)s::float8[]) AS first_token,
@@ -62,26 +110,26 @@ measured AS (
         width_bucket(total_s, %(bounds)s::float8[]) AS total
     FROM records
 ), grouped AS (
-    SELECT {_DIMENSIONS}, count(*) AS num_requests,
-        sum(num_input_tokens) AS num_input_tokens, sum(num_cached_tokens) AS num_cached_tokens,
-        sum(num_output_tokens) AS num_output_tokens, sum(num_reasoning_tokens) AS num_reasoning_tokens,
-        sum(num_injected_tokens) AS num_injected_tokens,
-        array_agg(queue) AS queue, array_agg(first_token) AS first_token,
-        array_agg(per_token) AS per_token, array_agg(total) AS total
-    FROM measured GROUP BY {_DIMENSIONS}
-), added AS (
-    INSERT INTO inference_usagebucket AS kept ({_DIMENSIONS}, {", ".join(_COUNTS)}, {", ".join(_HISTOGRAMS)})
-    SELECT {_DIMENSIONS}, {", ".join(_COUNTS)}, {counts_sql("queue")}, {counts_sql("first_token")},
-        {counts_sql("per_token")}, {counts_sql("total")}
-    FROM grouped
-    ON CONFLICT (key_id, hour, user_id, team_id, model, endpoint, outcome) DO UPDATE SET
-        {", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _COUNTS)},
-        {", ".join(f"{name} = {sum_sql(f'kept.{name}', f'excluded.{name}')}" for name in _HISTOGRAMS)}
-)
-"""  # noqa: S608 (names of our own)
+    SELECT {_DIMENSIONS}, {_SUMS}, {_LATENCIES} FROM measured GROUP BY {_DIMENSIONS}
+), team_grouped AS (
+    SELECT {_TEAM_DIMENSIONS}, {_SUMS} FROM measured GROUP BY {_TEAM_DIMENSIONS}
+), latencies_grouped AS (
+    SELECT {_LATENCY_DIMENSIONS}, {_LATENCIES} FROM measured WHERE outcome <> 'rejected'
+    GROUP BY {_LATENCY_DIMENSIONS}
+),
+added AS ({_added_sql("inference_usagebucket", _DIMENSIONS, "grouped")}),
+team_added AS (
+    {_added_sql("inference_teamusagebucket", _TEAM_DIMENSIONS, "team_grouped", has_histograms=False)}
+),
+latencies_added AS (
+    {_added_sql("inference_teamlatencybucket", _LATENCY_DIMENSIONS, "latencies_grouped", has_counts=False)}
+),
+days_added AS ({_days_sql("grouped")})
+"""  # noqa: S608
 
 _RECORD_COLUMNS = (
-    "r.created_at, r.key_id, r.user_id, r.team_id, r.model, r.endpoint, r.outcome, r.num_input_tokens, "
+    "r.created_at, r.key_id, r.user_id, r.team_id, r.model, r.endpoint, r.outcome, "
+    f"{REASON_SQL} AS reason, r.error_code, r.num_input_tokens, "
     "r.num_cached_tokens, r.num_output_tokens, r.num_reasoning_tokens, r.num_injected_tokens, "
     "r.queue_s, r.first_token_s, r.time_per_token_s, r.total_s"
 )
@@ -107,6 +155,7 @@ WITH records AS (
 SELECT count(*) FROM records
 """  # noqa: S608
 
+_TABLES_OF_HOURS = ("inference_usagebucket", "inference_teamusagebucket", "inference_teamlatencybucket")
 _HOURS_WITH_TOO_FEW_RECORDS = """
 SELECT hour FROM inference_usagebucket WHERE hour >= %(start)s AND hour < %(end)s
 GROUP BY hour HAVING sum(num_requests) > (
@@ -114,6 +163,15 @@ GROUP BY hour HAVING sum(num_requests) > (
     WHERE r.created_at >= hour AND r.created_at < hour + interval '1 hour'
 ) ORDER BY hour
 """
+
+_FORGET_DAYS = """
+DELETE FROM inference_usageday
+WHERE day >= date_trunc('day', %(start)s::timestamptz, 'UTC') AND day < %(end)s
+"""
+_MAKE_DAYS = _days_sql(
+    "(SELECT * FROM inference_usagebucket WHERE hour >= date_trunc('day', %(start)s::timestamptz, 'UTC') "
+    "AND hour < date_trunc('day', %(end)s::timestamptz + interval '23 hours', 'UTC')) AS hours"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +215,23 @@ def usage_rebuild(*, start_at: datetime, end_at: datetime) -> RebuiltUsage:
         cursor.execute(_HOURS_WITH_TOO_FEW_RECORDS, bounds)
         kept = [hour for (hour,) in cursor.fetchall()]
         given = {**bounds, "kept": kept, "bounds": list(BOUNDS_S)}
-        cursor.execute(
-            "DELETE FROM inference_usagebucket "
-            "WHERE hour >= %(start)s AND hour < %(end)s AND NOT hour = ANY (%(kept)s::timestamptz[])",
-            given,
-        )
+        for table in _TABLES_OF_HOURS:
+            cursor.execute(
+                f"DELETE FROM {table} "  # noqa: S608
+                "WHERE hour >= %(start)s AND hour < %(end)s AND NOT hour = ANY (%(kept)s::timestamptz[])",
+                given,
+            )
         cursor.execute(
             "DELETE FROM inference_usagepending WHERE created_at >= %(start)s AND created_at < %(end)s "
             "AND NOT date_trunc('hour', created_at, 'UTC') = ANY (%(kept)s::timestamptz[])",
             given,
         )
         cursor.execute(_REBUILD, given)
-        return RebuiltUsage(int(_value(cursor)), tuple(kept))
+        num_records = int(_value(cursor))
+        # Days are made of hours, also of those that were kept.
+        cursor.execute(_FORGET_DAYS, bounds)
+        cursor.execute(_MAKE_DAYS, bounds)
+        return RebuiltUsage(num_records, tuple(kept))
 
 
 @contextmanager

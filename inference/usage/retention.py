@@ -25,11 +25,17 @@ def events_expire(*, older_than: timedelta, batch_size: int = MAX_ROWS_A_BATCH) 
 
 
 def usage_expire(*, older_than: timedelta, batch_size: int = MAX_ROWS_A_BATCH) -> int:
-    """Delete buckets of usage and of events; how many."""
+    """Delete hours and days of usage, and hours of events; how many."""
     until = timezone.now() - older_than
     return sum(
-        _delete_before(table, "hour", until, batch_size)
-        for table in ("inference_usagebucket", "inference_eventbucket")
+        _delete_before(table, column, until, batch_size)
+        for table, column in (
+            ("inference_usagebucket", "hour"),
+            ("inference_teamusagebucket", "hour"),
+            ("inference_teamlatencybucket", "hour"),
+            ("inference_usageday", "day"),
+            ("inference_eventbucket", "hour"),
+        )
     )
 
 

@@ -165,8 +165,8 @@ class EmbeddedPostgres:
         if made_by != str(programs.major):
             raise ServiceProblem(
                 f"the database in {self.location.data} was made by PostgreSQL {made_by}, and this version "
-                f"brings PostgreSQL {programs.major}: dump it with the old version and restore it into a new "
-                "SKIPPY_HOME, or set DATABASE_URL"
+                f"brings PostgreSQL {programs.major}: make a backup with the old version (`manage.py "
+                "backup`) and restore it into a new SKIPPY_HOME with this one, or set DATABASE_URL"
             )
 
     def _command(self, *argv: str) -> Command:

@@ -17,6 +17,13 @@ CORE = [
     "inference.streaming",
     "inference.services",
     "inference.telemetry",
+    "hooks.contracts",
+    "hooks.conditions",
+    "hooks.matching",
+    "hooks.applying",
+    "hooks.exchange",
+    "hooks.guard",
+    "hooks.examples",
 ]
 OUTSIDE_CORE = {"llama"}
 

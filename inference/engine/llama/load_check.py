@@ -57,7 +57,7 @@ def check_beside_others(files: ModelFiles, config: EngineConfig, others_bytes: i
     memory; `others_bytes` of what counts as available are theirs. Raises ModelLoadError where a file cannot
     be used."""
     with _probed(files.model) as pointer:
-        parts = [(read_shape(pointer, files.model.name), config)]
+        parts = [(read_shape(pointer, files.model), config)]
         can_generate = read_pooling(read_metadata(pointer)).can_generate
     extra_bytes = sum([_size_of(path) for path in files.adapters.values()])
     # A model that only embeds has none of these.
@@ -76,7 +76,7 @@ def check_beside_others(files: ModelFiles, config: EngineConfig, others_bytes: i
 def probe_shape(path: Path) -> ModelShape:
     """The sizes of a model, without reading its weights; raises ModelLoadError."""
     with _probed(path) as pointer:
-        return read_shape(pointer, path.name)
+        return read_shape(pointer, path)
 
 
 @contextmanager

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import llama_cpp
 
 from inference.engine.hardware import ComputeDevice
+from inference.engine.llama.layer_heads import AttendingLayers, attending_layers, read_integers
 from inference.engine.memory_plan import HOST, DeviceMemory, ModelShape
 from inference.engine.pooling import ENCODERS
 
@@ -17,28 +19,42 @@ _MAPPED = "_Mapped"
 _MAX_NUMBER_CHARS = 64
 
 
-def read_shape(pointer: int, name: str) -> ModelShape:
+def read_shape(pointer: int, path: Path) -> ModelShape:
     """Heads may be of another size than width ÷ heads; then the file says so."""
     num_heads: int = llama_cpp.llama_model_n_head(pointer)
     width: int = llama_cpp.llama_model_n_embd(pointer)
     head_size = width // num_heads if num_heads else 0
-    # Where a text is one state (recurrent models), or nothing of it is kept (encoders), memory does not grow
-    # with it. That of hybrid models does, in some layers; which, a file does not say in one number, and all
-    # of them would be several times too many: so it is known only once llama.cpp has reserved it.
-    is_encoder = _text(pointer, "general.architecture") in ENCODERS
-    has_state = llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
-    grows = not (has_state or is_encoder)
+    num_layers: int = llama_cpp.llama_model_n_layer(pointer)
+    attending = _attending(pointer, path, num_layers)
     return ModelShape(
-        name=name,
+        name=path.name,
         weights_bytes=llama_cpp.llama_model_size(pointer),
-        num_layers=llama_cpp.llama_model_n_layer(pointer),
+        num_layers=num_layers,
+        num_kv_layers=attending.num_layers,
         width=width,
         feed_forward_width=_number(pointer, "feed_forward_length") or 4 * width,
         num_heads=num_heads,
-        num_kv_heads=llama_cpp.llama_model_n_head_kv(pointer) if grows else 0,
+        num_kv_heads=attending.num_kv_heads,
         key_length=_number(pointer, "attention.key_length") or head_size,
         value_length=_number(pointer, "attention.value_length") or head_size,
         num_vocabulary=llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(pointer)),
+    )
+
+
+def _attending(pointer: int, path: Path, num_layers: int) -> AttendingLayers:
+    """Where a text is one state (recurrent models), or nothing of it is kept (encoders), memory does not grow
+    with it; that of hybrid models does, in some layers."""
+    architecture = _text(pointer, "general.architecture")
+    if llama_cpp.llama_model_is_recurrent(pointer) or architecture in ENCODERS:
+        return AttendingLayers(0, 0)
+    num_kv_heads: int = llama_cpp.llama_model_n_head_kv(pointer)
+    if not llama_cpp.llama_model_is_hybrid(pointer):
+        return AttendingLayers(num_layers, num_kv_heads)
+    return attending_layers(
+        num_layers=num_layers,
+        num_kv_heads=num_kv_heads,
+        heads_of_layers=read_integers(path, f"{architecture}.attention.head_count_kv"),
+        interval=_number(pointer, "full_attention_interval"),
     )
 
 

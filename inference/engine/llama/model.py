@@ -60,7 +60,7 @@ class LlamaModel:
         self.buffers = buffers
         self.adapters = LlamaAdapters()
         self._config = config
-        self._shape = read_shape(pointer, path.name)
+        self._shape = read_shape(pointer, path)
         # With the memory that was free when it was loaded.
         self._placement = place_layers(self._shape.num_layers, config, gpus)
         self.lifetime = NativeLifetime(lambda: llama_cpp.llama_model_free(pointer))

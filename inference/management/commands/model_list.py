@@ -6,7 +6,8 @@ from argparse import ArgumentParser
 from collections import Counter
 from typing import Any
 
-from inference.management.models_command import ModelsCommand, model_summary, print_table
+from accounts.management.tables import print_table
+from inference.management.models_command import ModelsCommand, model_summary
 from inference.model_rows.selectors import model_rows_with_reports
 from inference.models import ModelRow
 

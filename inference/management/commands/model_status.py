@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from inference.management.models_command import ModelsCommand, print_table, report_summary
+from accounts.management.tables import print_table
+from inference.management.models_command import ModelsCommand, report_summary
 from inference.model_rows.selectors import model_row_named, model_rows_with_reports
 
 COLUMNS = ("model", "process", "state", "running", "memory", "cause")

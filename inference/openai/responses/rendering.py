@@ -2,9 +2,9 @@
 
 Order of a stream: `response.created`, `response.in_progress`; for each item `response.output_item.added`,
 for text and thinking `response.content_part.added`, their deltas, the same once more as `….done`, and
-`response.output_item.done`; last `response.completed`, or `.incomplete` where `max_output_tokens` ended it,
-or `.failed`. `sequence_number` counts all of them from 0. The last event waits until the response is
-recorded and stored, so that whoever has it can go on from it.
+`response.output_item.done`; last `response.completed`, or `.incomplete` where `max_output_tokens` or a policy
+ended it, or `.failed`. `sequence_number` counts all of them from 0. The last event waits until the response
+is recorded and stored, so that whoever has it can go on from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from accounts.keys import without_keys
-from inference.domain.errors import InvalidRequest, SkippyError
+from inference.domain.errors import InvalidRequest, PolicyDenied, SkippyError
 from inference.domain.events import FinishReason, Usage
 from inference.domain.generation_result import GenerationResult
 from inference.domain.logprobs import ScoredToken
@@ -29,12 +29,15 @@ from inference.domain.message_deltas import (
     ToolCallEnd,
 )
 from inference.domain.requests import SamplingParams
+from inference.openai.chunk_form import injected_member
 from inference.openai.json_text import json_bytes
 from inference.openai.responses.output_items import CallItem, Event, MessageItem, OutputItem, ReasoningItem
 from inference.openai.responses.protocol import ResponseRequest
 from inference.openai.sse import DONE, FRAME_END
 
 IN_PROGRESS, COMPLETED, INCOMPLETE, FAILED = "in_progress", "completed", "incomplete", "failed"
+# Why a response is incomplete, in the schema's words.
+_CAUSES = {FinishReason.LENGTH: "max_output_tokens", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
 def response_members(
@@ -138,9 +141,10 @@ class ResponseRendering:
         )
 
     def end(self, result: GenerationResult) -> bytes:
-        is_cut = result.reason is FinishReason.LENGTH
-        closed = self._close(INCOMPLETE if is_cut else COMPLETED)
-        self._final = self._object(INCOMPLETE if is_cut else COMPLETED, usage=result.usage)
+        cause = _CAUSES.get(result.reason)
+        status = COMPLETED if cause is None else INCOMPLETE
+        closed = self._close(status)
+        self._final = self._object(status, usage=result.usage, cause=cause)
         return closed
 
     def conclude(self) -> bytes:
@@ -223,9 +227,13 @@ class ResponseRendering:
         return b"event: %b\ndata: %b%b" % (kind.encode(), body, FRAME_END)
 
     def _object(
-        self, status: str, *, usage: Usage | None = None, error: SkippyError | None = None
+        self,
+        status: str,
+        *,
+        usage: Usage | None = None,
+        error: SkippyError | None = None,
+        cause: str | None = None,
     ) -> dict[str, Any]:
-        is_cut = status == INCOMPLETE
         # What breaks off with the response has not ended by itself.
         shown = [
             item.object(INCOMPLETE if one == IN_PROGRESS else one)
@@ -236,7 +244,7 @@ class ResponseRendering:
             "status": status,
             "completed_at": int(self._now()) if status == COMPLETED else None,
             "error": None if error is None else _error_object(error),
-            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "incomplete_details": None if cause is None else {"reason": cause},
             "output": shown,
             **({} if usage is None else {"usage": _usage_object(usage)}),
         }
@@ -258,6 +266,7 @@ def _usage_object(usage: Usage) -> dict[str, Any]:
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.total_tokens,
+        **injected_member(usage),
     }
 
 
@@ -266,6 +275,6 @@ def _error_object(error: SkippyError) -> dict[str, Any]:
     code = "server_error"
     if error.status == 429:
         code = "rate_limit_exceeded"
-    elif isinstance(error, InvalidRequest):
+    elif isinstance(error, InvalidRequest | PolicyDenied):
         code = "invalid_prompt"
     return {"code": code, "message": without_keys(error.message)}

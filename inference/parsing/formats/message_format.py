@@ -99,10 +99,12 @@ class ScriptedParser:
         self._writer = writer
         self._steps = script(self._source, writer)
         self._is_done = False
+        self._is_begun = False
         self._go_on()
 
     def feed(self, text: str) -> Sequence[MessageDelta]:
         if text and not self._is_done:
+            self._is_begun = True
             self._source.add(text)
             self._go_on()
         return self._writer.take()
@@ -113,6 +115,16 @@ class ScriptedParser:
             self._go_on()
             self._writer.finish()
         return self._writer.take()
+
+    def interject(self, text: str) -> Sequence[MessageDelta]:
+        self._writer.content(text)
+        return self._writer.take()
+
+    @property
+    def is_in_markup(self) -> bool:
+        if self._is_done or not self._is_begun:
+            return False
+        return not self._source.is_given_to(self._writer.content, self._writer.reasoning)
 
     @property
     def is_reasoning(self) -> bool:

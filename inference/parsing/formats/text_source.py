@@ -64,13 +64,19 @@ class TextSource:
     markup can be given back as the text that it is.
     """
 
-    __slots__ = ("_attempt", "at", "is_ended", "text")
+    __slots__ = ("_attempt", "_taker", "at", "is_ended", "text")
 
     def __init__(self) -> None:
         self.text = ""
         self.at = 0
         self.is_ended = False
         self._attempt: list[str] | None = None
+        self._taker: Take | None = None
+
+    def is_given_to(self, *takers: Take) -> bool:
+        """All text so far was read, outside of any attempt, and what comes next goes to one of `takers`
+        unless a marker begins with it."""
+        return self._attempt is None and self.at >= len(self.text) and self._taker in takers
 
     def add(self, text: str) -> None:
         if self.at < len(self.text):
@@ -114,7 +120,10 @@ class TextSource:
             size = len(self.text) - self.at - (0 if self.is_ended else found.num_held(self.text, self.at))
             if size:
                 take(self.take(size))
-            if not (yield from self.more()):
+            self._taker = take
+            has_more = yield from self.more()
+            self._taker = None
+            if not has_more:
                 return None
 
     def expect(self, *texts: str) -> Steps[str | None]:

@@ -303,3 +303,45 @@ def _closing(read):
         return read()
     finally:
         connection.close()
+
+
+@pytest.fixture
+def full_disk(parameters) -> Iterator[None]:
+    """The database answers as it does where its disk is full: class 53, for no fault of any row."""
+    sql(
+        parameters,
+        "CREATE FUNCTION disk_is_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$",
+    )
+    sql(
+        parameters,
+        "CREATE TRIGGER disk_is_full BEFORE INSERT ON inference_generationrecord "
+        "FOR EACH ROW EXECUTE FUNCTION disk_is_full()",
+    )
+    yield
+    sql(parameters, "DROP FUNCTION disk_is_full CASCADE")
+
+
+async def test_a_database_whose_disk_is_full_keeps_records_in_the_journal_until_it_has_room(
+    parameters, store, full_disk, tmp_path
+) -> None:
+    with pytest.raises(StoreUnavailable, match="53100"):
+        await store.insert([row("r")])
+    ledger = GenerationLedger(
+        tmp_path, make_store=lambda: PostgresRecordStore(parameters), clock=SystemClock()
+    )
+    await ledger.start()
+    for name in ("r0", "r1", "r2"):
+        live = Live(summary(name))
+        ledger.open(live)
+        await ledger.record(live.ending)
+    assert ledger.statistics().num_backlog == 3 and ledger.statistics().total_quarantined == 0
+    assert ledger.fault is None
+    assert stored(parameters) == []
+    sql(parameters, "DROP TRIGGER disk_is_full ON inference_generationrecord")
+    async with asyncio.timeout(30):
+        while len(stored(parameters)) < 3:
+            await asyncio.sleep(0.05)
+    await ledger.stop()
+    assert stored(parameters) == ["r0", "r1", "r2"]
+    assert journals(tmp_path) == []

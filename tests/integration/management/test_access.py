@@ -14,6 +14,7 @@ from accounts.api.failed_attempts import MAX_ATTEMPTS
 from accounts.contracts import Limits
 from accounts.models import ApiKey
 from accounts.scopes import Scope
+from hooks.models import HookPolicy, Webhook
 from inference.models import ModelRow
 from tests.integration.management.conftest import error_of
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.django_db
 
 MANAGE = frozenset({Scope.KEYS})
 MODELS = frozenset({Scope.MODELS})
+POLICIES = frozenset({Scope.POLICIES})
 OWN_OR_MANAGE = frozenset({Scope.KEYS, Scope.KEYS_OWN})
 RECORD = "01890a5d-ac96-774b-bcce-b302099a8057"
 OPERATIONS = {
@@ -52,6 +54,23 @@ OPERATIONS = {
     ("GET", "/models/{model}/status"): MODELS,
     ("POST", "/models/{model}/load"): MODELS,
     ("POST", "/models/{model}/unload"): MODELS,
+    ("GET", "/hook-policies"): POLICIES,
+    ("POST", "/hook-policies"): POLICIES,
+    ("POST", "/hook-policies/reorder"): POLICIES,
+    ("POST", "/hook-policies/examples"): POLICIES,
+    ("POST", "/hook-policies/try"): POLICIES,
+    ("GET", "/hook-policies/changes"): POLICIES,
+    ("GET", "/hook-policies/{policy}"): POLICIES,
+    ("PATCH", "/hook-policies/{policy}"): POLICIES,
+    ("DELETE", "/hook-policies/{policy}"): POLICIES,
+    ("GET", "/hook-policies/{policy}/changes"): POLICIES,
+    ("GET", "/webhooks"): POLICIES,
+    ("POST", "/webhooks"): POLICIES,
+    ("GET", "/webhooks/changes"): POLICIES,
+    ("GET", "/webhooks/{webhook}"): POLICIES,
+    ("PATCH", "/webhooks/{webhook}"): POLICIES,
+    ("DELETE", "/webhooks/{webhook}"): POLICIES,
+    ("GET", "/webhooks/{webhook}/changes"): POLICIES,
     ("GET", "/records"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
     ("GET", "/usage"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
     ("GET", "/requests"): frozenset({Scope.USAGE, Scope.USAGE_ALL}),
@@ -67,9 +86,12 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
     other, _ = services.api_key_create(user=caller.row.user, name="other")
     team = services.team_create(name="t")
     model = ModelRow.objects.create(model_id="m", source="/m.gguf")
+    policy = HookPolicy.objects.create(name="p", actions=[{"type": "tag", "name": "t"}])
+    webhook = Webhook.objects.create(name="w", url="https://hook.example/")
+    ids = {"user": caller.row.user_id, "team": team.pk, "key": other.pk, "model": model.pk, "record": RECORD}
     response = caller.call(
         method,
-        path.format(user=caller.row.user_id, team=team.pk, key=other.pk, model=model.pk, record=RECORD),
+        path.format(**ids, policy=policy.pk, webhook=webhook.pk),
         {"no_such_field": 1},
     )
     if scope in OPERATIONS[operation]:
@@ -81,7 +103,8 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
 @pytest.mark.parametrize("operation", list(OPERATIONS), ids=" ".join)
 def test_without_a_key_nothing_is_open(operation, client: Client) -> None:
     method, path = operation
-    response = client.generic(method, "/api" + path.format(user=1, team=1, key=1, model=1, record=RECORD))
+    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook"), 1)
+    response = client.generic(method, "/api" + path.format(**ids, record=RECORD))
     assert error_of(response) == (401, "invalid_api_key", None)
     assert response["WWW-Authenticate"] == "Bearer"
 

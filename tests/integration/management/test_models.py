@@ -54,6 +54,7 @@ class TestAdding:
             "wants_loaded": True,
             "idle_unload_s": 60.0,
             "engine": {"lanes": 2, "context": 1024},
+            "admission": {"queue": 12},
             "chat_defaults": {"temperature": 0.4, "chat_template_kwargs": {"a": [1, None]}},
             "completion_defaults": {"max_tokens": 32},
             "has_embeddings": True,

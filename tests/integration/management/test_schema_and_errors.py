@@ -43,6 +43,8 @@ class TestSchema:
                     "{key_id}": "{key}",
                     "{row_id}": "{model}",
                     "{record_id}": "{record}",
+                    "{policy_id}": "{policy}",
+                    "{webhook_id}": "{webhook}",
                 }
                 shown = path.removeprefix("/api")
                 for long, short in names.items():

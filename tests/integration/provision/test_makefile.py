@@ -51,7 +51,7 @@ def serving(folder: Path, stand_in: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_plain_make_shows_every_target(folder: Path) -> None:
     shown = subprocess.run(["make"], cwd=folder, capture_output=True, text=True, check=True).stdout
-    for target in ("serve", "test", "check", "lock", "doctor", "clean", "help"):
+    for target in ("serve", "test", "check", "backup", "restore", "audit", "lock", "doctor", "clean", "help"):
         assert f"make {target} " in shown
 
 
@@ -91,3 +91,24 @@ def test_ci_runs_the_checks_and_then_the_tests(tmp_path: Path) -> None:
     failed = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert failed.returncode != 0
     assert "test" not in failed.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "called"),
+    [
+        (["backup"], "manage.py backup"),
+        (["backup", "FILE=/a b/c.tar", "KEEP=3"], "manage.py backup --keep=3 /a b/c.tar"),
+        (["restore", "FILE=/a b/c.tar"], "manage.py restore /a b/c.tar"),
+    ],
+)
+def test_backup_and_restore_hand_on_what_they_are_given(
+    folder: Path, arguments: list[str], called: str
+) -> None:
+    python = folder / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    shown = subprocess.run(
+        ["make", *arguments], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+    assert shown == f"{called}\n"

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.models import EventBucket, GenerationRecord, StoredEvent, UsageBucket, UsagePending
+from inference.models import (
+    EventBucket,
+    GenerationRecord,
+    StoredEvent,
+    TeamLatencyBucket,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsagePending,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -18,5 +27,14 @@ def empty(transactional_db: None) -> Iterator[None]:
 
 
 def _clear() -> None:
-    for model in (GenerationRecord, UsagePending, UsageBucket, StoredEvent, EventBucket):
+    for model in (
+        GenerationRecord,
+        UsagePending,
+        UsageBucket,
+        TeamLatencyBucket,
+        TeamUsageBucket,
+        UsageDay,
+        StoredEvent,
+        EventBucket,
+    ):
         model.objects.all().delete()

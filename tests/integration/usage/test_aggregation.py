@@ -6,7 +6,14 @@ from django.db import connection, transaction
 
 from inference.domain.latency_histogram import LatencyHistogram
 from inference.domain.usage import UsageRange, UsageTotals
-from inference.models import GenerationRecord, UsageBucket, UsagePending
+from inference.models import (
+    GenerationRecord,
+    TeamLatencyBucket,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsagePending,
+)
 from inference.usage.aggregation import usage_aggregate, usage_rebuild
 from inference.usage.selectors import UsageOwner, usage_latencies, usage_report
 from tests.integration.usage.records import AT, record, save
@@ -46,12 +53,55 @@ def test_what_differs_in_anything_that_is_asked_for_has_a_bucket_of_its_own():
         record(endpoint="completions"),
         record(outcome="rejected"),
         record(created_at=AT + HOUR),
+        record(finish_reason="stop"),
+        record(outcome="rejected", rejection_reason="queue_full", error_code="server_overloaded"),
+        record(outcome="rejected", error_code="permission_denied"),
     )
 
     usage_aggregate()
 
-    assert UsageBucket.objects.count() == 8
-    assert counted() == 9
+    assert UsageBucket.objects.count() == 11
+    assert counted() == 12
+    reasons = UsageBucket.objects.exclude(reason="", error_code="").values_list("reason", "error_code")
+    assert set(reasons) == {("stop", ""), ("queue_full", "server_overloaded"), ("", "permission_denied")}
+
+
+def sums(model: type[UsageBucket | TeamUsageBucket | UsageDay]) -> list[int]:
+    names = ("num_requests", "num_input_tokens", "num_cached_tokens", "num_output_tokens")
+    return [sum(model.objects.values_list(name, flat=True)) for name in names]
+
+
+def test_hours_of_teams_and_days_of_keys_add_up_to_the_same():
+    def some(times: int) -> list[GenerationRecord]:
+        return [
+            record(key_id=number % 7, team_id=number % 3 or None, created_at=AT + number * HOUR)
+            for number in range(50 * times)
+        ]
+
+    save(*some(1))
+    usage_aggregate()
+    save(*some(2))
+    usage_aggregate()
+
+    assert sums(TeamUsageBucket) == sums(UsageDay) == sums(UsageBucket) == [150, 1500, 600, 750]
+    assert UsageDay.objects.count() < UsageBucket.objects.count()
+    counts = [sum(bucket.total_counts) for bucket in TeamLatencyBucket.objects.all()]
+    assert sum(counts) == 150
+    days = set(UsageDay.objects.values_list("day", "key_id", "team_id", "num_requests"))
+    usage_rebuild(start_at=AT + 5 * HOUR, end_at=AT + 40 * HOUR)
+    assert sums(TeamUsageBucket) == sums(UsageDay) == sums(UsageBucket) == [150, 1500, 600, 750]
+    assert set(UsageDay.objects.values_list("day", "key_id", "team_id", "num_requests")) == days
+
+
+def test_a_day_whose_records_are_partly_gone_keeps_what_its_hours_have():
+    save(*(record(created_at=AT + number * HOUR, outcome="backend_error") for number in range(4)))
+    usage_aggregate()
+    GenerationRecord.objects.filter(created_at=AT).delete()
+
+    assert len(usage_rebuild(start_at=AT, end_at=AT + 3 * HOUR).kept_hours) == 1
+
+    assert UsageDay.objects.values_list("num_requests", "num_unfinished").get() == (4, 4)
+    assert sums(TeamUsageBucket) == sums(UsageDay)
 
 
 def test_late_records_are_added_to_the_hour_that_they_belong_to():

@@ -6,7 +6,15 @@ from django.db import connection
 from django.utils import timezone
 
 from inference.ledger.partitions import partitions_ensure
-from inference.models import EventBucket, GenerationRecord, StoredEvent, UsageBucket, UsagePending
+from inference.models import (
+    EventBucket,
+    GenerationRecord,
+    StoredEvent,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsagePending,
+)
 from inference.usage.aggregation import usage_aggregate
 from inference.usage.retention import events_expire, records_expire, usage_expire
 from inference.usage.tasks import aggregate, expire
@@ -32,7 +40,8 @@ def test_old_usage_goes_and_young_usage_stays():
     usage_aggregate()
     EventBucket.objects.create(hour=timezone.now() - 400 * DAY, name="x", num_events=1, elapsed_counts=[])
 
-    assert usage_expire(older_than=365 * DAY) == 2
+    assert usage_expire(older_than=365 * DAY) == 5
+    assert UsageDay.objects.count() == TeamUsageBucket.objects.count() == 1
     assert UsageBucket.objects.count() == 1
 
 

@@ -250,3 +250,20 @@ def test_statistics_count_what_is_left() -> None:
     assert (statistics.num_jobs, statistics.num_texts, statistics.num_tokens) == (1, 1, 6)
     assert (statistics.total_batches, statistics.total_texts, statistics.total_tokens) == (1, 2, 9)
     assert "1 requests" in repr(queue)
+
+
+@pytest.mark.parametrize("is_completed", [True, False])
+def test_what_is_being_computed_is_told_until_it_ends_however_it_ends(is_completed: bool) -> None:
+    queue = EmbeddingQueue()
+    queue.submit(make_job(4, 5))
+    assert (queue.statistics().total_begun, queue.statistics().num_computing_tokens) == (0, 0)
+    work = take(queue)
+    assert work is not None
+    assert (queue.statistics().total_begun, queue.statistics().num_computing_tokens) == (1, 9)
+    if is_completed:
+        queue.complete(work, rows_of(work))
+    else:
+        queue.fail(work)
+    assert (queue.statistics().total_begun, queue.statistics().num_computing_tokens) == (1, 0)
+    assert take(queue) is None
+    assert queue.statistics().total_begun == 1

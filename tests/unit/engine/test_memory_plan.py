@@ -27,9 +27,9 @@ from inference.engine.memory_plan import (
 
 GB = 1_000_000_000
 # SmolLM2-135M as Q8_0.
-SMALL = ModelShape("small.gguf", 143_025_408, 30, 576, 1536, 9, 3, 64, 64, 49_152)
+SMALL = ModelShape("small.gguf", 143_025_408, 30, 576, 1536, 9, 3, 64, 64, 49_152, 30)
 # About a model of 7 billion parameters as Q4.
-LARGE = ModelShape("large.gguf", 4 * GB, 32, 4096, 11_008, 32, 32, 128, 128, 32_000)
+LARGE = ModelShape("large.gguf", 4 * GB, 32, 4096, 11_008, 32, 32, 128, 128, 32_000, 32)
 
 
 def gpu(index: int, free_gb: float) -> ComputeDevice:
@@ -202,3 +202,15 @@ def test_beside_others_a_draft_model_needs_room_on_the_gpu_too() -> None:
     check_they_fit(parts[:1], [tight], None, extra_bytes=0)
     with pytest.raises(ModelDoesNotFit, match=r"^small\.gguf does not fit on CUDA0"):
         check_they_fit(parts, [tight], None, extra_bytes=0)
+
+
+def test_a_hybrid_has_cells_for_the_layers_that_attend_wherever_they_lie() -> None:
+    hybrid = replace(LARGE, num_kv_layers=8)
+    cell_bytes = LARGE.kv_bytes_per_cell(KvType.F16, KvType.F16) // 4
+    assert hybrid.kv_bytes_per_cell(KvType.F16, KvType.F16) == cell_bytes
+    (host,) = plan_memory(hybrid, config_of(), (), None)
+    assert host.kv_bytes == 4096 * (cell_bytes + CELL_BOOK_BYTES)
+    host, first = plan_memory(hybrid, config_of(gpu_layers=10), (gpu(0, 24),), None)
+    layer_bytes = 4096 * cell_bytes // 8
+    # 9 layers and the output there: 9 ÷ 4, and 23 ÷ 4, both rounded up.
+    assert (first.kv_bytes, host.kv_bytes) == (3 * layer_bytes, 6 * layer_bytes + 4096 * CELL_BOOK_BYTES)

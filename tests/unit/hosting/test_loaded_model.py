@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from inference.domain.cold_prefixes import ColdPrefixStatistics
+from inference.domain.embeddings import EmbeddingStatistics
 from inference.engine.memory_plan import HOST, DeviceMemory
 from inference.engine.stats import EngineStatistics
-from inference.engine.watchdog import Watchdog
 from inference.hosting.loaded_model import LoadedModel
 from tests.clocks import FakeClock
 from tests.scripted_engine import ScriptedEngine
@@ -32,9 +32,43 @@ def test_it_claims_what_is_mapped_and_what_its_host_cache_may_still_take(
         cast(Any, SimpleNamespace()),
         ToldEngine(),
         cast(Any, SimpleNamespace()),
-        watchdog=Watchdog(0.0),
+        watchdog_s=0.0,
         clock=FakeClock(),
         maps_weights=maps_weights,
     )
     assert loaded.claimed_bytes == claimed_bytes
     assert loaded.memory_bytes == 1522
+
+
+class SteppingEngine(ScriptedEngine):
+    """Makes progress whenever somebody looks, until it is given up."""
+
+    num_steps = 0
+
+    def statistics(self) -> EngineStatistics:
+        self.num_steps += 1
+        return replace(super().statistics(), total_steps=self.num_steps, total_turns=self.num_steps)
+
+
+def test_embeddings_that_hang_are_noticed_beside_an_engine_that_steps_on() -> None:
+    clock, engine = FakeClock(), SteppingEngine()
+    now = EmbeddingStatistics(num_jobs=1, num_tokens=9, total_begun=1, num_computing_tokens=9)
+    embeddings = SimpleNamespace(statistics=lambda: now)
+    loaded = LoadedModel(
+        cast(Any, SimpleNamespace(embeddings=embeddings)),
+        engine,
+        cast(Any, SimpleNamespace()),
+        watchdog_s=5.0,
+        clock=clock,
+        maps_weights=False,
+    )
+    for second in range(20):
+        now = replace(now, total_begun=second)
+        assert loaded.watch() is None
+        clock.advance(1.0)
+    for _ in range(5):
+        assert engine.is_alive
+        stall = loaded.watch()
+        clock.advance(1.0)
+    assert stall is not None and "embeddings" in str(stall)
+    assert not engine.is_alive

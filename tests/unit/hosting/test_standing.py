@@ -33,6 +33,7 @@ def test_an_operators_word_goes_before_the_policy(policy, wants_loaded, standing
         {"engine": {"lanes": 2}},
         {"has_embeddings": True},
         {"adapters": (AdapterSettings(name="a", source="a.gguf"),)},
+        {"admission": {"queue": 3}},
         {"speculation": SpeculationSettings(draft_source="small.gguf")},
     ],
 )

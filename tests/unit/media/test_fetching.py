@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hooks.outbound.addresses import AllowedHosts, WebAddress
 from inference.domain.media import UnreadableMedia
-from inference.media.addresses import AllowedHosts, WebAddress
 from inference.media.fetching import MAX_REDIRECTS, MediaFetcher
 from inference.media.limits import MediaLimits
 

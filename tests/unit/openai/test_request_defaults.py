@@ -462,3 +462,33 @@ def test_whatever_is_written_is_read_or_refused_by_name(values) -> None:
         except InvalidRequest as refused:
             assert refused.param is not None
             assert refused.param.startswith(f"{param}.")
+
+
+class TestMinTokens:
+    """A model's limits never make wrong what a request asks for at least."""
+
+    @pytest.mark.parametrize(
+        ("defaults", "said", "limits"),
+        [
+            ({"max_tokens_ceiling": 20}, {"min_tokens": 50, "max_tokens": 100}, (20, 20)),
+            ({"max_tokens_ceiling": 20}, {"min_tokens": 50}, (20, 20)),
+            ({"max_tokens_ceiling": 20}, {"min_tokens": 5}, (5, 20)),
+            ({"max_tokens": 16}, {"min_tokens": 50}, (50, 50)),
+            ({"max_tokens": 16}, {"min_tokens": 5}, (5, 16)),
+            ({"max_tokens": 16, "max_tokens_ceiling": 30}, {"min_tokens": 50}, (30, 30)),
+            ({"max_tokens": 16}, {"min_tokens": 5, "max_tokens": 8}, (5, 8)),
+        ],
+    )
+    def test_limits_of_the_model_give_way_or_cut_both(self, defaults, said, limits) -> None:
+        request = filled(defaults, **said)
+        assert (request.min_tokens, request.max_tokens) == limits
+        if "max_tokens" in defaults:
+            request = completed(defaults, **said)
+            assert (request.min_tokens, request.max_tokens) == limits
+
+    def test_what_is_wrong_by_itself_stays_so(self) -> None:
+        """The service refuses more tokens at least than at most."""
+        request = filled({"max_tokens_ceiling": 20}, min_tokens=50, max_tokens=10)
+        assert (request.min_tokens, request.max_tokens) == (20, 10)
+        request = completed({}, min_tokens=DEFAULT_COMPLETION_TOKENS + 1)
+        assert request.min_tokens > request.max_tokens

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from inference.domain.events import Event, Finished, FinishReason, Started, TokenBatch
+from inference.domain.events import Finished, FinishReason, Started, TokenBatch
 from inference.domain.message_deltas import ContentDelta, MessageBuilder, MessageDelta
 from inference.domain.reasoning import ReasoningOptions
 from inference.domain.requests import GenerationRequest
@@ -32,9 +32,6 @@ class DirectHandle(ScriptedHandle):
             if self.take is None or not self.take(batch):
                 self.tell(batch)
         return self
-
-    def tell(self, event: Event) -> None:
-        self._events.put_nowait(event)
 
 
 class Writer:

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
+from hooks.outbound.addresses import AllowedHosts
 from inference.domain.errors import GenerationFailed, InvalidRequest, ServerOverloaded, ServiceUnavailable
 from inference.domain.media import MediaKind, MediaPart, MediaPiece, Picture, Sound, UnreadableMedia
 from inference.domain.media_run import MediaPlace, MediaRun, media_token_ids
-from inference.media.addresses import AllowedHosts
 from inference.media.fetching import MediaFetcher
 from inference.media.limits import MediaLimits
 from inference.services.media_desk import MediaDesk

@@ -3,15 +3,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from inference.domain.admission_events import Rejected
 from inference.domain.cold_prefixes import ColdPrefixStatistics
 from inference.domain.embeddings import EmbeddingStatistics
+from inference.domain.ledger import LedgerStatistics
 from inference.domain.outcomes import Outcome
 from inference.domain.rejection_reason import RejectionReason
 from inference.telemetry.prometheus import ModelGauges, RequestMetrics
 from tests.unit.telemetry.summaries import summary
 
 
-def samples(metrics: RequestMetrics, gauges: ModelGauges | None = None) -> dict[tuple[str, ...], float]:
+def samples(
+    metrics: RequestMetrics, gauges: ModelGauges | None = None, ledger: LedgerStatistics | None = None
+) -> dict[tuple[str, ...], float]:
     """By name and label values."""
-    text = metrics.exposition([gauges or ModelGauges("tiny", True)], ()).decode()
+    now = ledger or LedgerStatistics()
+    text = metrics.exposition([gauges or ModelGauges("tiny", True)], (), now).decode()
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(text)
@@ -121,3 +125,16 @@ def test_a_refusal_has_no_latency():
     assert found["skippy_requests_total", "server_overloaded", "chat.completions", "rejected"] == 1
     assert found["skippy_admission_rejections_total", RejectionReason.PREDICTED_WAIT.value] == 1
     assert found["skippy_refused_keys_total", "api_key_expired"] == 1
+
+
+def test_what_is_not_in_the_database_yet_is_told():
+    ledger = LedgerStatistics(num_waiting=2, num_backlog=30, journal_bytes=4096, total_quarantined=1)
+    found = samples(RequestMetrics(list), ledger=ledger)
+
+    assert found["skippy_records_waiting",] == 2
+    assert found["skippy_records_backlog",] == 30
+    assert found["skippy_journal_bytes",] == 4096
+    assert found["skippy_records_quarantined_total",] == 1
+    assert found["skippy_records_refused",] == 0
+    full = samples(RequestMetrics(list), ledger=LedgerStatistics(fault="the disk is nearly full"))
+    assert full["skippy_records_refused",] == 1

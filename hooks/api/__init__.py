@@ -1,0 +1,1 @@
+"""The management API of policies and webhooks under /api/."""

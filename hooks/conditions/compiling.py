@@ -1,0 +1,180 @@
+"""Expressions checked when they are written, compiled once, and kept.
+
+CEL (https://cel.dev) has no loops without an end, but what it does with long lists and long texts adds up.
+So an expression is at most MAX_CONDITION_CHARS long and nests at most MAX_DEPTH brackets and MAX_LOOP_DEPTH
+comprehensions; the binding ends an evaluation that takes too many turns (an error, so a failure of its
+policy), and texts are bounded where they are handed over (hooks/conditions/context.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+from cel_expr_python import cel
+
+from hooks.conditions.lexing import Outline, outline_of
+from hooks.conditions.variables import VARIABLE_BY_NAME, cel_type, variables_at
+from hooks.contracts.points import HookPoint
+from hooks.matching import has_word
+
+MAX_CONDITION_CHARS = 4096
+MAX_DEPTH = 24
+MAX_LOOP_DEPTH = 2
+
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+_PROBLEM = re.compile(
+    r"ERROR: <input>:(-?\d+):(-?\d+): (.*?)(?=\n ?\||\nERROR: <input>|\s*\[[A-Z_]+\]\s*\Z|\Z)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionProblem:
+    """Why an expression is not taken. `line` and `column` are from 1; 0 where it is about all of it."""
+
+    message: str
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`variables` are the names that it may read."""
+
+    text: str
+    point: HookPoint
+    variables: frozenset[str]
+    expression: Any = field(repr=False, compare=False)
+
+
+class ConditionInvalid(Exception):
+    """An expression that would not have been saved today."""
+
+    def __init__(self, problems: tuple[ConditionProblem, ...]) -> None:
+        super().__init__("; ".join([problem.message for problem in problems]))
+        self.problems = problems
+
+
+def condition_check(text: str, point: HookPoint) -> tuple[ConditionProblem, ...]:
+    """What is wrong with a condition for this point; nothing, if it can be saved. Empty is always true."""
+    if not text.strip():
+        return ()
+    made = _compiled(text, point)
+    return () if isinstance(made, Condition) else made
+
+
+def condition_compiled(text: str, point: HookPoint) -> Condition | None:
+    """None for an empty one. Raises ConditionInvalid."""
+    if not text.strip():
+        return None
+    made = _compiled(text, point)
+    if isinstance(made, Condition):
+        return made
+    raise ConditionInvalid(made)
+
+
+def conditions_joined(conditions: Sequence[Condition]) -> Condition | None:
+    """One that is false exactly where all of these are; where one of them is true it is true, otherwise an
+    error of one is its error. Not empty, all of one point. None where that makes no expression."""
+    # A comment at the end of one of them ends with its line.
+    text = " || ".join([f"({condition.text}\n)" for condition in conditions])
+    point = conditions[0].point
+    try:
+        expression = environment(point).compile(text)
+    except RuntimeError:
+        return None
+    return Condition(text, point, frozenset().union(*[one.variables for one in conditions]), expression)
+
+
+@cache
+def environment(point: HookPoint) -> cel.Env:
+    """What an expression can name at this point; each its own, so that one that reads what is not known
+    there does not compile."""
+    string = cel.Type.STRING
+    overload = cel.Overload("has_word_string_string", cel.Type.BOOL, [string, string], False, has_word)
+    return cel.NewEnv(
+        variables={name: cel_type(variable.cel_type) for name, variable in variables_at(point).items()},
+        functions=[cel.FunctionDecl("has_word", [overload])],
+    )
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str, point: HookPoint) -> Condition | tuple[ConditionProblem, ...]:
+    if len(text) > MAX_CONDITION_CHARS:
+        return (ConditionProblem(f"It is longer than {MAX_CONDITION_CHARS} characters."),)
+    if _UNREADABLE.search(text):
+        # The binding ends texts at a NUL: what stands behind it would be passed over.
+        return (ConditionProblem("It holds a NUL, or half of a surrogate pair."),)
+    outline = outline_of(text)
+    if outline.depth > MAX_DEPTH:
+        return (ConditionProblem(f"Brackets nest more than {MAX_DEPTH} deep."),)
+    if outline.loop_depth > MAX_LOOP_DEPTH:
+        return (ConditionProblem(f"Comprehensions nest more than {MAX_LOOP_DEPTH} deep."),)
+    try:
+        expression = environment(point).compile(text)
+    except RuntimeError as error:
+        return _problems(str(error), outline, point)
+    if expression.return_type() != cel.Type.BOOL:
+        kind = expression.return_type().name().lower()
+        return (ConditionProblem(f"It has to be true or false; this is of type {kind}."),)
+    known = variables_at(point)
+    names = frozenset(name for path, _, _ in outline.paths if (name := _variable(path, known)))
+    problem = _tried(expression, point, names)
+    return (problem,) if problem else Condition(text, point, names, expression)
+
+
+def _variable(path: str, known: Any) -> str | None:
+    """The longest beginning of a path that names a variable."""
+    while path and path not in known:
+        path = path.rpartition(".")[0]
+    return path or None
+
+
+def _problems(message: str, outline: Outline, point: HookPoint) -> tuple[ConditionProblem, ...]:
+    places = {
+        (line, column): name
+        for path, line, column in outline.paths
+        if (name := _variable(path, VARIABLE_BY_NAME)) and name not in variables_at(point)
+    }
+    if places:
+        return tuple(
+            ConditionProblem(f"{name} is not known at {point.value}.", line, column)
+            for (line, column), name in sorted(places.items())
+        )
+    found = dict.fromkeys(
+        ConditionProblem(_said(what), max(0, int(line)), max(0, int(column)))
+        for line, column, what in _PROBLEM.findall(message)
+    )
+    return tuple(found) or (ConditionProblem("It nests too deeply, or cannot be read."),)
+
+
+def _said(message: str) -> str:
+    message = message.strip().replace(" (in container '')", "").removesuffix(".")
+    if "(double, int)" in message or "(int, double)" in message:
+        message += "; a double is compared with 3.0, not with 3"
+    return message[:300] + "."
+
+
+def _tried(expression: Any, point: HookPoint, names: frozenset[str]) -> ConditionProblem | None:
+    """Patterns are read when they are first used: an expression with a wrong one would fail each time."""
+    nothing: dict[str, Any] = {
+        "string": "", "bool": False, "int": 0, "double": 0.0, "list(string)": [],
+        "map(string, string)": {}, "map(string, dyn)": {},
+    }  # fmt: skip
+    known = variables_at(point)
+    try:
+        value = expression.eval(
+            environment(point).Activation({name: nothing[known[name].cel_type] for name in names})
+        )
+    except RuntimeError as error:
+        return ConditionProblem(f"It cannot be evaluated: {_said(str(error))}")
+    if isinstance(value.value(), bool):
+        return None
+    said = str(value.value())
+    if "invalid regular expression" in said:
+        return ConditionProblem(_said(said[said.index("invalid regular expression") :]))
+    # Anything else (a name that is in no map, a division) may be right for a request that has something.
+    return None

@@ -1,0 +1,113 @@
+"""One moment as values for CEL, made once for all conditions that are asked in it, and only what they read.
+
+What a client can make large is bounded: a text of more than MAX_TEXT_BYTES (UTF-8) or a list of more than
+MAX_ITEMS is not handed over, and a condition that reads it fails, so that its policy's failure rule applies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from hooks.conditions.compiling import Condition, environment
+from hooks.conditions.moment import Moment
+from hooks.conditions.request_texts import MAX_TEXT_BYTES, TextTooLarge
+from hooks.conditions.variables import variables_at
+
+logger = logging.getLogger(__name__)
+
+MAX_ITEMS = 1024
+MAX_ITEM_BYTES = 64 << 10
+
+
+class ConditionFailed(Exception):
+    """It is neither true nor false. `reason` holds nothing that anybody wrote."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Context:
+    """Made for one firing: `names` are all that its conditions may read."""
+
+    __slots__ = ("_activation", "_faults", "_moment", "_names", "_values")
+
+    def __init__(self, moment: Moment, names: Iterable[str]) -> None:
+        self._moment = moment
+        self._names = names
+        self._values: dict[str, Any] | None = None
+        self._activation: Any = None
+        # Names without a value, and why.
+        self._faults: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        """Makes the values now, on whatever thread this is: for large texts it takes some milliseconds."""
+        if self._values is None:
+            self._values = self._read()
+
+    def holds(self, condition: Condition) -> bool:
+        """Raises ConditionFailed."""
+        if self._activation is None:
+            # On this thread: functions of ours work only where their activation was made.
+            self.prepare()
+            self._activation = environment(self._moment.point).Activation(self._values)
+        if self._faults:
+            for name in condition.variables:
+                if name in self._faults:
+                    raise ConditionFailed(self._faults[name])
+        try:
+            value = condition.expression.eval(self._activation).value()
+        except RuntimeError as error:
+            is_endless = "budget" in str(error)
+            reason = "the evaluation took too long" if is_endless else "the condition has an error"
+            raise ConditionFailed(reason) from None
+        if value is True or value is False:
+            return bool(value)
+        raise ConditionFailed("the condition has an error")
+
+    def _read(self) -> dict[str, Any]:
+        known = variables_at(self._moment.point)
+        values: dict[str, Any] = {}
+        for name in self._names:
+            try:
+                values[name] = _bounded(known[name].value(self._moment))
+            except TextTooLarge:
+                self._faults[name] = "the input is too large"
+            except Exception as error:
+                # Its message may hold what somebody wrote.
+                logger.error("A condition's %s could not be read: %s", name, type(error).__name__)
+                self._faults[name] = "the input cannot be read"
+        return values
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value, MAX_TEXT_BYTES)
+    if isinstance(value, list):
+        if len(value) > MAX_ITEMS:
+            raise TextTooLarge
+        return [_item(item) for item in value]
+    if isinstance(value, dict):
+        if len(value) > MAX_ITEMS:
+            raise TextTooLarge
+        return {_item(name): _item(item) for name, item in value.items()}
+    return value
+
+
+def _item(value: Any) -> Any:
+    return _text(value, MAX_ITEM_BYTES) if isinstance(value, str) else value
+
+
+def _text(value: str, max_bytes: int) -> str:
+    """As the binding can take it: it knows no half of a surrogate pair, and a text ends for it at a NUL, so
+    that whatever stands behind one would be hidden."""
+    if len(value) > max_bytes:
+        raise TextTooLarge
+    if not value.isascii():
+        data = value.encode("utf-8", "replace")
+        if len(data) > max_bytes:
+            raise TextTooLarge
+        value = data.decode("utf-8")
+    return value.replace("\x00", "\ufffd") if "\x00" in value else value

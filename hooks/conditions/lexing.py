@@ -1,0 +1,78 @@
+"""Which names an expression uses and how deeply it nests, without its tree (the binding shows none).
+
+Only expressions that compile are asked, so that nothing has to be refused here; a name too many costs a
+value that nobody reads, and does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*)
+    |(?P<text>[bB]?[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|"[^"\n]*"|'[^'\n]*')
+        |[bB]?(?:\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<number>\d[\w.]*)
+    |(?P<sign>\S)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_LOOPS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """`paths` are names with all that hangs on them by dots, with line and column (from 1) of each.
+    `depth` counts brackets, `loop_depth` comprehensions inside of each other."""
+
+    paths: tuple[tuple[str, int, int], ...]
+    depth: int
+    loop_depth: int
+
+
+def outline_of(expression: str) -> Outline:
+    paths: list[tuple[str, int, int]] = []
+    brackets: list[bool] = []
+    depth = loop_depth = 0
+    path = ""
+    place = 0
+    ends_with_dot = False
+    for kind, word, start in _tokens(expression):
+        if kind == "name" and path and ends_with_dot:
+            path += f".{word}"
+            ends_with_dot = False
+            continue
+        if kind == "sign" and word == "." and path and not ends_with_dot:
+            ends_with_dot = True
+            continue
+        if word in ("(", "[", "{"):
+            brackets.append(word == "(" and path.rpartition(".")[2] in _LOOPS and "." in path)
+            depth = max(depth, len(brackets))
+            loop_depth = max(loop_depth, sum(brackets))
+        elif word in (")", "]", "}") and brackets:
+            brackets.pop()
+        if path and path[0] != ".":
+            paths.append((path, *_line_and_column(expression, place)))
+        # What follows a bracket or a text by a dot is a member of what no name is: `(a).map`.
+        path = ""
+        ends_with_dot = False
+        if kind == "name":
+            path, place = word, start
+        elif word in (")", "]", "}") or kind == "text":
+            path = "."
+    if path and path[0] != ".":
+        paths.append((path, *_line_and_column(expression, place)))
+    return Outline(tuple(paths), depth, loop_depth)
+
+
+def _tokens(expression: str) -> Iterator[tuple[str, str, int]]:
+    for match in _TOKEN.finditer(expression):
+        kind = match.lastgroup or ""
+        if kind != "comment":
+            yield kind, match.group(), match.start()
+
+
+def _line_and_column(text: str, place: int) -> tuple[int, int]:
+    return text.count("\n", 0, place) + 1, place - (text.rfind("\n", 0, place) + 1) + 1

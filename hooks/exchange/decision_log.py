@@ -1,0 +1,67 @@
+"""What is recorded of one request's policies: bounded, since a point of a long stream fires often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hooks.contracts.actions import Action
+from hooks.contracts.decisions import Decision, DecisionResult
+
+MAX_DECISIONS = 256
+MAX_TAGS = 64
+NOT_KEPT = -1
+
+_CAPITAL = re.compile("(?<!^)(?=[A-Z])")
+
+
+def action_name(action: Action) -> str:
+    """As it is written in policies: MaskText is mask_text."""
+    return _CAPITAL.sub("_", type(action).__name__).lower()
+
+
+class DecisionLog:
+    """In order. Where it is full, the first ones are kept, and those that follow are counted."""
+
+    def __init__(self) -> None:
+        self._decisions: list[Decision] = []
+        self._tags: dict[str, str] = {}
+        self.num_dropped = 0
+
+    def __repr__(self) -> str:
+        return f"<DecisionLog of {len(self._decisions)}>"
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        return tuple(self._decisions)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return dict(self._tags)
+
+    def add(self, decision: Decision) -> int:
+        """Its place, NOT_KEPT where the log is full."""
+        if len(self._decisions) >= MAX_DECISIONS:
+            self.num_dropped += 1
+            return NOT_KEPT
+        self._decisions.append(decision)
+        return len(self._decisions) - 1
+
+    def add_tags(self, tags: Iterable[tuple[str, str]]) -> None:
+        for name, value in tags:
+            if name in self._tags or len(self._tags) < MAX_TAGS:
+                self._tags[name] = value
+
+    def note_injection(self, place: int, *, num_injected: int, num_discarded: int, refusal: str) -> None:
+        """Of a decision that is not kept there is nothing to note."""
+        if not 0 <= place < len(self._decisions):
+            return
+        decision = self._decisions[place]
+        self._decisions[place] = replace(
+            decision,
+            result=DecisionResult.REFUSED if refusal else decision.result,
+            reason=refusal or decision.reason,
+            num_injected_tokens=decision.num_injected_tokens + num_injected,
+            num_discarded_tokens=decision.num_discarded_tokens + num_discarded,
+        )

@@ -1,0 +1,102 @@
+"""What a MaskText looks for, compiled once, and what comes of a text with it.
+
+Words, addresses and numbers are found in whatever form they are written; patterns (RE2) see the plain
+reading, so that full width and characters of no width hide nothing from them, but case is as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import re2
+
+from hooks.contracts.actions import MaskKind, MaskText
+from hooks.matching.personal import card_spans, email_spans
+from hooks.matching.readings import reading_of
+from hooks.matching.spans import Span, joined
+from hooks.matching.words import needle_of, word_spans
+
+MAX_MATCHES = 10_000
+MAX_MASKED_CHARS = 1 << 20
+# RE2's own bound for a pattern and its automaton; past it, it says so instead of growing.
+MAX_PATTERN_MEMORY_BYTES = 8 << 20
+
+_SPANS_OF = {MaskKind.EMAIL: email_spans, MaskKind.CARD_NUMBER: card_spans}
+
+
+class MaskFailed(Exception):
+    """More than MAX_MATCHES, or more text than MAX_MASKED_CHARS: who asked has to do without, since all of it
+    takes its time. `reason` is for the record."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What is looked for in a text, and what is put in its place. Made by `mask_compiled`."""
+
+    kinds: tuple[MaskKind, ...]
+    needles: tuple[str, ...]
+    patterns: tuple[Any, ...]
+    replacement: str
+
+    def spans(self, text: str, *, is_json: bool = False) -> list[Span]:
+        """Where in `text` it is found, in order, none over another. `is_json`: what is escaped in it is
+        read, too. Raises MaskFailed."""
+        if len(text) > MAX_MASKED_CHARS:
+            raise MaskFailed("the text is too large")
+        found = list(islice(self._found(text, is_json), MAX_MATCHES + 1))
+        if len(found) > MAX_MATCHES:
+            raise MaskFailed("the text has too many matches")
+        return joined(found)
+
+    def masked(self, text: str, *, is_json: bool = False) -> str:
+        """`text` without what is looked for. Of JSON, strings stay strings. Raises MaskFailed."""
+        spans = self.spans(text, is_json=is_json)
+        if not spans:
+            return text
+        replacement = json.dumps(self.replacement)[1:-1] if is_json else self.replacement
+        parts: list[str] = []
+        place = 0
+        for span in spans:
+            parts += (text[place : span.start], replacement)
+            place = span.end
+        parts.append(text[place:])
+        return "".join(parts)
+
+    def _found(self, text: str, is_json: bool) -> Iterator[Span]:
+        reading = reading_of(text, is_json=is_json)
+        for kind in self.kinds:
+            yield from (reading.source(*span) for span in _SPANS_OF[kind](reading.text))
+        if self.patterns:
+            # RE2 takes UTF-8; half of a surrogate pair is one character, and stays one.
+            searched = reading.text.encode("utf-8", "replace").decode("utf-8")
+            for pattern in self.patterns:
+                for match in pattern.finditer(searched):
+                    if match.end() > match.start():
+                        yield reading.source(*match.span())
+        if self.needles:
+            by_fold = reading.folded()
+            for needle in self.needles:
+                yield from (by_fold.source(*span) for span in word_spans(by_fold.text, needle))
+
+
+@lru_cache(maxsize=1024)
+def mask_compiled(action: MaskText) -> Mask:
+    """Raises re2.error (an Exception) for a pattern that is none."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_PATTERN_MEMORY_BYTES
+    return Mask(
+        kinds=action.kinds,
+        needles=tuple(needle for needle in map(needle_of, action.words) if needle),
+        patterns=tuple(re2.compile(pattern, options) for pattern in action.patterns),
+        replacement=action.replacement,
+    )

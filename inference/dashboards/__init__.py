@@ -1,0 +1,1 @@
+"""Pages of the console about usage: for operators everybody's, for everyone else his own."""

@@ -1,0 +1,23 @@
+"""Paths of the console's own pages."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+
+from inference.dashboards import downloads, requests, views
+from inference.dashboards.login import ConsoleLoginView
+
+app_name = "console"
+urlpatterns = [
+    path("", views.usage, name="usage"),
+    path("usage.csv", downloads.usage_csv, name="usage_csv"),
+    path("usage/<slug:kind>/", views.parts, name="parts"),
+    path("usage/<slug:kind>.csv", downloads.parts_csv, name="parts_csv"),
+    path("requests/", requests.log, name="requests"),
+    path("requests.csv", downloads.log_csv, name="requests_csv"),
+    path("requests/<uuid:record_id>/", requests.story, name="request"),
+    path("start/", views.start, name="start"),
+    path("login/", ConsoleLoginView.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),
+]
