@@ -3,14 +3,16 @@
 
 PYTHON ?= python3
 PIP_TOOLS := pip-tools==7.6.2
+PIP_AUDIT := pip-audit==2.10.1
 PROVISION := $(PYTHON) -m skippy_site.provision
 RUN := .venv/bin/python
 LOCK_ENV := .skippy/lock-env
+AUDIT_ENV := .skippy/audit-env
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve prepare test check format lock doctor clean backup restore
+.PHONY: help serve prepare test check format lock doctor clean backup restore audit
 
 help: ## show this
 	@echo "Targets:"
@@ -37,6 +39,15 @@ check: ## what CI runs before the tests: format, lint, types, imports, migration
 	@$(RUN) -m skippy_site.provision.migration_check
 	@$(RUN) -m skippy_site.provision.requirement_check
 	@$(RUN) -m pip check
+	@$(if $(AUDIT),$(MAKE) audit,echo "Known vulnerabilities were not looked up: make check AUDIT=1, or make audit, asks an advisory service.")
+
+audit: ## look up known vulnerabilities of everything that is pinned (needs the internet)
+	@mkdir -p -m 700 .skippy
+	@test -x $(AUDIT_ENV)/bin/pip-audit || { $(PYTHON) -m venv --clear $(AUDIT_ENV) && $(AUDIT_ENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_AUDIT); }
+	@for name in build runtime dev; do \
+		echo "auditing $$name.txt"; \
+		$(AUDIT_ENV)/bin/pip-audit --requirement requirements/$$name.txt --disable-pip --require-hashes --strict --progress-spinner off || exit 1; \
+	done
 
 format: ## format the code and mend what the linter can
 	@$(PROVISION) tools
@@ -65,5 +76,5 @@ doctor: ## say what is wrong with this machine
 	@exec $(PROVISION) doctor
 
 clean: ## remove the environment and caches; keeps .skippy (data, models) and built wheels
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(LOCK_ENV)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(LOCK_ENV) $(AUDIT_ENV)
 	find . -name __pycache__ -type d -not -path './.skippy/*' -prune -exec rm -rf {} +

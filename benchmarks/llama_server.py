@@ -21,7 +21,9 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=16384, help="KV cells, shared by all lanes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
-        "--pooling", choices=["mean", "cls", "last"], help="serve embeddings, and nothing else"
+        "--pooling",
+        choices=["mean", "cls", "last", "rank"],
+        help="serve embeddings or ranks alone",
     )
     parser.add_argument("--seconds", type=float, default=3600.0, help="stop by itself after this long")
     args = parser.parse_args()

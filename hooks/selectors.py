@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from hooks.contracts.policies import PolicyMode, PolicyScope
+from hooks.contracts.policies import Policy, PolicyMode, PolicyScope
 from hooks.contracts.refusals import HookRefusal, NotThere
 from hooks.contracts.snapshots import PolicySnapshot
 from hooks.contracts.webhook_settings import WebhookSettings
@@ -14,6 +14,7 @@ from hooks.secrets import SecretUnreadable
 from hooks.services.columns import policy_or_fault
 from hooks.services.scope_directory import scope_directory, scope_missing
 from hooks.services.secret_box import secret_box
+from hooks.services.trial import policies_enforced
 from hooks.services.webhook_columns import settings_of
 
 _log = logging.getLogger(__name__)
@@ -24,6 +25,12 @@ def policy_snapshot_read() -> PolicySnapshot:
     called."""
     rows = HookPolicy.objects.exclude(mode=PolicyMode.OFF.value).order_by("order", "pk")
     return PolicySnapshot(tuple([policy_or_fault(row) for row in rows]), _webhooks_read())
+
+
+def policies_for_trial(*, enforced: frozenset[int]) -> tuple[Policy, ...]:
+    """Those that are on as they are, and those of these ids enforced, whatever their mode. An id that there
+    is not is passed over."""
+    return policies_enforced([policy_or_fault(row) for row in HookPolicy.objects.all()], enforced)
 
 
 def policies_missing(rows: Sequence[HookPolicy]) -> list[tuple[HookPolicy, list[str]]]:

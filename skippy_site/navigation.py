@@ -110,6 +110,7 @@ def _open_groups(request: HttpRequest) -> list[dict[str, Any]]:
 
 def _item(place: Place, path: str) -> dict[str, Any]:
     link = reverse(place.url_name)
-    # The first page of the console is above all others of it.
-    is_active = path == link or (link != reverse("console:usage") and path.startswith(link))
+    # The first page of the console is above all others of it, and the parts of usage are below it.
+    below = f"{link}usage/" if place.url_name == "console:usage" else link
+    is_active = path == link or path.startswith(below)
     return {"title": place.title, "icon": place.icon, "link": link, "active": is_active}

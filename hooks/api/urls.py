@@ -12,6 +12,7 @@ from hooks.api.policies import (
     PolicyOrderView,
     PolicyView,
 )
+from hooks.api.trial import PolicyTrialView
 from hooks.api.webhooks import WebhookChangesView, WebhookHistoryView, WebhooksView, WebhookView
 
 # As many digits as an id in the database can have.
@@ -20,6 +21,7 @@ _ID = r"[0-9]{1,18}"
 urlpatterns = [
     re_path(r"^hook-policies/?$", PoliciesView.as_view()),
     re_path(r"^hook-policies/reorder/?$", PolicyOrderView.as_view()),
+    re_path(r"^hook-policies/try/?$", PolicyTrialView.as_view()),
     re_path(r"^hook-policies/examples/?$", PolicyExamplesView.as_view()),
     re_path(r"^hook-policies/changes/?$", PolicyHistoryView.as_view()),
     re_path(rf"^hook-policies/(?P<policy_id>{_ID})/?$", PolicyView.as_view()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from hooks.outbound.addresses import WebAddress, may_reach
 from hooks.webhooks.failures import CallFailure, FailureReason, KeptConnectionEnded
@@ -91,8 +92,8 @@ class Connection(asyncio.Protocol):
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # No instance of it under uvloop, which has the same methods.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.is_complete:

@@ -73,7 +73,6 @@ class GeneratingConsumer(RecordedConsumer):
         hooks = RequestHooks(
             exchange,
             endpoint=self.endpoint,
-            model=model,
             request_id=self.respond.request_id,
             note=lifecycle.note_phase,
         )

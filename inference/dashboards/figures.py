@@ -11,7 +11,7 @@ from inference.usage.breakdowns import Portion
 from inference.usage.slices import SliceTotals
 
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-_THOUSANDS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k"))
+_LARGE = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ def count_text(value: float | None) -> str:
     """1,234 in full, 56.7 M where there is more; a dash where there is nothing to say."""
     if value is None:
         return "–"
-    for size, letter in _THOUSANDS[:-1]:
+    for size, letter in _LARGE:
         if value >= size:
-            return f"{value / size:.2f} {letter}"
+            return f"{value / size:,.2f} {letter}"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
 
 

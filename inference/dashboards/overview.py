@@ -13,10 +13,10 @@ from inference.dashboards.figures import Card, Chart, ChartLine, PartList, part_
 from inference.dashboards.names import key_names, team_names, user_names
 from inference.dashboards.query import DashboardQuery
 from inference.dashboards.viewer import Viewer
-from inference.domain.usage import LatencyReport
 from inference.models import ModelPrice
 from inference.usage.breakdowns import (
     Portion,
+    SliceLatencies,
     SliceOverview,
     SliceParties,
     latencies_merged,
@@ -142,8 +142,8 @@ def _address(kind: str, value: Any, query: DashboardQuery) -> str:
 def _cards(
     now: SliceTotals,
     before: SliceTotals,
-    latencies: LatencyReport,
-    earlier: LatencyReport,
+    latencies: SliceLatencies,
+    earlier: SliceLatencies,
     *,
     has_spend: bool,
 ) -> tuple[Card, ...]:
@@ -193,7 +193,7 @@ def _cards(
 
 
 def _charts(
-    query: DashboardQuery, found: SliceOverview, latencies: Sequence[LatencyReport], *, has_spend: bool
+    query: DashboardQuery, found: SliceOverview, latencies: Sequence[SliceLatencies], *, has_spend: bool
 ) -> tuple[Chart, ...]:
     period, series = query.period, found.series
     labels = tuple(period.label(start) for start in period.starts)

@@ -17,6 +17,14 @@ from inference.domain.outcomes import Outcome
 from inference.models import GenerationRecord, ModelPrice, ModelRow
 
 MAX_LISTED = 500
+SORTS = {
+    "requests": "num_requests",
+    "not completed": "num_unfinished",
+    "input": "num_input_tokens",
+    "output": "num_output_tokens",
+    "spend": "spend",
+}
+"""What a list of parts may be sorted by, largest first, and the field of its totals."""
 
 
 def query_of(request: HttpRequest, viewer: Viewer) -> DashboardQuery:
@@ -55,11 +63,18 @@ def parts(request: HttpRequest, viewer: Viewer, kind: str) -> HttpResponse:
     if kind not in parts_for(viewer):
         raise Http404
     query = query_of(request, viewer)
-    portions = portions_of(kind, query)
     has_spend = ModelPrice.objects.exists()
+    sorts = [name for name in SORTS if name != "spend" or has_spend]
+    sort = request.GET.get("sort", "")
+    sort = sort if sort in sorts else sorts[0]
+    portions = sorted(
+        portions_of(kind, query), key=lambda portion: getattr(portion.totals, SORTS[sort]), reverse=True
+    )
     context = {
         "kind": kind,
         "title": PARTS[kind],
+        "sorts": sorts,
+        "sort": sort,
         "list": list_of(kind, portions, query, has_spend=has_spend, max_rows=MAX_LISTED),
         **shared_context(query, viewer),
     }

@@ -1,8 +1,8 @@
 """When a hook is to hear how sure the model is.
 
 Asking it after each token would cost a turn of the event loop each time. So the rules are evaluated here, on
-the engine thread, and only where one fires is anything told. And rules are looked at only where one could
-fire: when it becomes due, or where a token is one of those that it counts. Of others a token costs an append.
+the engine thread, and only where one fires is anything told. And a rule is looked at only where it could
+fire: when it becomes due, and then again after as many of the tokens that it counts as it lacked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from inference.domain.events import Signals
@@ -20,43 +20,50 @@ from inference.domain.signals import MAX_WINDOW_TOKENS, SignalRequest, SignalRul
 ROUNDING = 1e-9
 
 
-class _Places:
-    """Where tokens of one kind stand among those that were measured, counted from 1, rising."""
+class _Counted:
+    """Tokens of one kind: where they stand among those that were measured, counted from 1, and how many there
+    have been in all. With `look_at` of them one of the rules that count them, and are due, could fire."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("look_at", "places", "rules", "total")
 
     def __init__(self) -> None:
-        self._places: list[int] = []
+        self.places: list[int] = []
+        self.total = 0
+        self.look_at: float = math.inf
+        self.rules: list[_RuleWatch] = []
 
-    def add(self, place: int) -> None:
-        places = self._places
-        if len(places) >= 2 * MAX_WINDOW_TOKENS:
-            del places[:MAX_WINDOW_TOKENS]  # no window reaches so far back
-        places.append(place)
+    def forget_early(self) -> None:
+        """No window reaches back so far."""
+        del self.places[:-MAX_WINDOW_TOKENS]
 
     def take_back(self, place: int) -> None:
         """The token at `place`, the last one of all, is gone."""
-        if self._places and self._places[-1] == place:
-            self._places.pop()
+        if self.places and self.places[-1] == place:
+            self.places.pop()
+            self.total -= 1
 
     def num_from(self, place: int) -> int:
-        return len(self._places) - bisect_left(self._places, place)
+        return len(self.places) - bisect_left(self.places, place)
 
 
 class _RuleWatch:
     """One rule. `due_at` is from how many decoded tokens on its window may be told again, `told_at` with how
-    many it was told last."""
+    many it was told last. Before there have been `high_at` or `repeated_at` tokens of the kind it
+    lacks some."""
 
-    __slots__ = ("due_at", "high", "place", "rule", "told_at")
+    __slots__ = ("due_at", "high", "high_at", "place", "repeated", "repeated_at", "rule", "told_at")
 
-    def __init__(self, place: int, rule: SignalRule, high: _Places) -> None:
+    def __init__(self, place: int, rule: SignalRule, high: _Counted, repeated: _Counted) -> None:
         self.place = place
         self.rule = rule
         self.high = high
+        self.repeated = repeated
         self.told_at = 0
         self.due_at = max(rule.min_decoded, 1)
+        self.high_at: float = 0
+        self.repeated_at: float = 0
 
-    def fires(self, repeated: _Places, *, num_measured: int, num_decoded: int) -> bool:
+    def fires(self, *, num_measured: int, num_decoded: int) -> bool:
         rule = self.rule
         # Taken back and drawn anew it is not told again: a hook that always injects would never end.
         if num_decoded <= self.told_at:
@@ -65,15 +72,24 @@ class _RuleWatch:
             return True
         if num_decoded < self.due_at:
             return False
+        if self.high.total < self.high_at and self.repeated.total < self.repeated_at:
+            return False
         size = min(rule.window_tokens, num_measured)
         begin = num_measured - size + 1
-        if self.high.num_from(begin) >= rule.min_high_share * size - ROUNDING:
+        num_lacking = math.ceil(rule.min_high_share * size - ROUNDING) - self.high.num_from(begin)
+        num_repeats_lacking = rule.min_repetitions - self.repeated.num_from(begin + 1)
+        if num_lacking <= 0 or num_repeats_lacking <= 0:
             return True
-        return repeated.num_from(begin + 1) >= rule.min_repetitions
+        can_be_high = rule.min_high_share <= 1
+        can_repeat = rule.min_repetitions < rule.window_tokens
+        self.high_at = self.high.total + num_lacking if can_be_high else math.inf
+        self.repeated_at = self.repeated.total + num_repeats_lacking if can_repeat else math.inf
+        return False
 
     def note_told(self, num_decoded: int) -> None:
         self.told_at = num_decoded
         self.due_at = max(self.due_at, num_decoded + max(self.rule.min_between, 1))
+        self.high_at = self.repeated_at = 0
 
     def next_look(self, num_decoded: int) -> float:
         """With how many decoded tokens it may fire whatever they are."""
@@ -105,19 +121,22 @@ class SignalWatch:
     def __init__(self, request: SignalRequest) -> None:
         self._wants_first = request.wants_first_token
         self._wants_hold = request.wants_hold
-        self._history: deque[TokenSignal] = deque(
-            maxlen=max([rule.window_tokens for rule in request.rules], default=0)
-        )
+        longest = max([rule.window_tokens for rule in request.rules], default=0)
+        self._history: deque[TokenSignal] = deque(maxlen=longest)
         self._num_decoded = 0
         self._num_measured = 0
         self._last_token_id: int | None = None
-        self._repeated = _Places()
+        self._repeated = _Counted()
         # Rising, so that a token that is below one bound is below all that follow.
-        self._bounds = [(bound, _Places()) for bound in sorted({one.high_entropy for one in request.rules})]
+        self._bounds = [(bound, _Counted()) for bound in sorted({one.high_entropy for one in request.rules})]
         high = dict(self._bounds)
         self._rules = [
-            _RuleWatch(place, rule, high[rule.high_entropy]) for place, rule in enumerate(request.rules)
+            _RuleWatch(place, rule, high[rule.high_entropy], self._repeated)
+            for place, rule in enumerate(request.rules)
         ]
+        for watch in self._rules:
+            watch.high.rules.append(watch)
+            self._repeated.rules.append(watch)
         self._next_look = self._find_next_look()
         self.is_over = not self._wants_first and not self._rules
 
@@ -152,39 +171,56 @@ class SignalWatch:
         """Add a token to the windows; those whose rules fire."""
         place = self._num_measured = self._num_measured + 1
         self._history.append(measured)
-        may_fire = self._num_decoded >= self._next_look
+        if not place % MAX_WINDOW_TOKENS:
+            for counted in self._all_counted():
+                counted.forget_early()
+        looks_at_all = self._num_decoded >= self._next_look
         if token_id == self._last_token_id:
-            self._repeated.add(place)
-            may_fire = True
+            repeated = self._repeated
+            repeated.places.append(place)
+            repeated.total += 1
+            looks_at_all = looks_at_all or repeated.total >= repeated.look_at
         self._last_token_id = token_id
         entropy = measured.entropy
+        looks_at: list[_RuleWatch] = []
         for bound, high in self._bounds:
             if entropy <= bound:
                 break
-            high.add(place)
-            may_fire = True
-        return self._look() if may_fire else ()
+            high.places.append(place)
+            high.total += 1
+            if high.total >= high.look_at:
+                looks_at += high.rules
+        if looks_at_all:
+            return self._look(self._rules, self._all_counted())
+        return self._look(looks_at, {watch.high for watch in looks_at}) if looks_at else ()
 
-    def _look(self) -> tuple[SignalWindow, ...]:
-        num_measured, num_decoded, repeated = self._num_measured, self._num_decoded, self._repeated
-        fired = [
-            watch
-            for watch in self._rules
-            if watch.fires(repeated, num_measured=num_measured, num_decoded=num_decoded)
-        ]
+    def _all_counted(self) -> list[_Counted]:
+        return [self._repeated, *(high for _, high in self._bounds)]
+
+    def _look(self, rules: Sequence[_RuleWatch], counted: Iterable[_Counted]) -> tuple[SignalWindow, ...]:
+        """Those of `rules` that fire; `counted` is what they count."""
+        num_measured, num_decoded = self._num_measured, self._num_decoded
+        fired = [one for one in rules if one.fires(num_measured=num_measured, num_decoded=num_decoded)]
         for watch in fired:
             watch.note_told(num_decoded)
         if fired or num_decoded >= self._next_look:
             self._next_look = self._find_next_look()
+        # Who is not due is looked at when it is.
+        for kind in counted:
+            due = [one for one in kind.rules if one.due_at <= num_decoded]
+            if kind is self._repeated:
+                kind.look_at = min([one.repeated_at for one in due], default=math.inf)
+            else:
+                kind.look_at = min([one.high_at for one in due], default=math.inf)
         return self._windows(fired) if fired else ()
 
     def _find_next_look(self) -> float:
         return min([watch.next_look(self._num_decoded) for watch in self._rules], default=math.inf)
 
     def _windows(self, fired: Sequence[_RuleWatch]) -> tuple[SignalWindow, ...]:
-        """One for all that have the same size and bound."""
+        """One for all that have the same size and bound, in the order of the rules."""
         groups: dict[tuple[int, float], list[_RuleWatch]] = {}
-        for watch in fired:
+        for watch in sorted(fired, key=lambda one: one.place):
             groups.setdefault((watch.rule.window_tokens, watch.rule.high_entropy), []).append(watch)
         return tuple([self._window(size, watches) for (size, _), watches in groups.items()])
 
@@ -211,9 +247,8 @@ class SignalWatch:
         if not self._rules:
             return
         self._history.pop()
-        self._repeated.take_back(self._num_measured)
-        for _, high in self._bounds:
-            high.take_back(self._num_measured)
+        for counted in self._all_counted():
+            counted.take_back(self._num_measured)
         self._num_measured -= 1
         self._next_look = self._find_next_look()
 

@@ -34,19 +34,16 @@ class OffLoop(Protocol):
 class RequestHooks:
     """Event loop only. Whoever made it sees to it that the `exchange` is concluded."""
 
-    def __init__(
-        self, exchange: HookExchange, *, endpoint: str, model: str, request_id: str, note: NotePhase
-    ) -> None:
+    def __init__(self, exchange: HookExchange, *, endpoint: str, request_id: str, note: NotePhase) -> None:
         self.exchange = exchange
         self._endpoint = endpoint
-        self._model = model
         self._asking = PolicyAsking(exchange, request_id=request_id, note=note)
 
     async def before(self, request: R, off_loop: OffLoop) -> R:
         """The request as policies leave it. Raises PolicyDenied, and ServiceUnavailable where one that must
         be asked could not be."""
         view = await off_loop(
-            lambda: request_view(request, endpoint=self._endpoint, model=self._model),
+            lambda: request_view(request, endpoint=self._endpoint),
             num_bytes=num_view_bytes(request),
         )
         with self._asking.at(HookPoint.BEFORE):

@@ -24,8 +24,8 @@ PART_BREAK = "\n"
 """What stands between the parts of a turn (inference/openai/message_parts.py)."""
 
 
-def request_view(request: OutputRequest, *, endpoint: str, model: str) -> RequestView:
-    """`model` is the id after aliases were resolved. Reads all bytes of media (`num_view_bytes`)."""
+def request_view(request: OutputRequest, *, endpoint: str) -> RequestView:
+    """With the model's name as it was sent. Reads all bytes of media (`num_view_bytes`)."""
     messages: tuple[MessageView, ...] = ()
     tool_names: tuple[str, ...] = ()
     prompts: tuple[str | None, ...] = ()
@@ -36,7 +36,7 @@ def request_view(request: OutputRequest, *, endpoint: str, model: str) -> Reques
         prompts = tuple([prompt if isinstance(prompt, str) else None for prompt in request.prompts])
     return RequestView(
         endpoint=endpoint,
-        model=model,
+        model=request.model,
         messages=messages,
         prompts=prompts,
         parameters=request_parameters(request),

@@ -8,6 +8,7 @@ from inference.models.price import ModelPrice
 from inference.models.usage import (
     EventBucket,
     StoredEvent,
+    TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
@@ -26,6 +27,7 @@ __all__ = [
     "ModelReport",
     "ModelRow",
     "StoredEvent",
+    "TeamLatencyBucket",
     "TeamUsageBucket",
     "UsageBucket",
     "UsageDay",

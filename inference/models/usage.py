@@ -117,11 +117,6 @@ class TeamUsageBucket(models.Model):
     num_reasoning_tokens = models.BigIntegerField("reasoning tokens")
     num_injected_tokens = models.BigIntegerField("injected tokens")
 
-    queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-
     class Meta:
         verbose_name = "usage of a team's hour"
         verbose_name_plural = "usage of teams by hour"
@@ -135,6 +130,36 @@ class TeamUsageBucket(models.Model):
 
     def __str__(self) -> str:
         return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC, {self.outcome}"
+
+
+class TeamLatencyBucket(models.Model):
+    """How long the requests of one hour took, of a team (null: of none), model and endpoint: of those that
+    were let in, since who is refused waits for nothing."""
+
+    id = models.BigAutoField(primary_key=True)
+    hour = models.DateTimeField("hour")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
+
+    queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+    total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+
+    class Meta:
+        verbose_name = "latencies of a team's hour"
+        verbose_name_plural = "latencies of teams by hour"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["hour", "team_id", "model", "endpoint"],
+                name="team_latency_bucket_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC"
 
 
 class UsageDay(models.Model):

@@ -31,6 +31,7 @@ _PREPARE = "SELECT set_config('work_mem', '64MB', true), set_config('enable_sort
 
 _DIMENSIONS = "hour, key_id, user_id, team_id, model, endpoint, outcome, reason, error_code"
 _TEAM_DIMENSIONS = "hour, team_id, model, endpoint, outcome, reason, error_code"
+_LATENCY_DIMENSIONS = "hour, team_id, model, endpoint"
 _DAY_DIMENSIONS = "day, key_id, user_id, team_id, model, endpoint"
 _COUNTS = (
     "num_requests",
@@ -64,28 +65,24 @@ def sum_sql(one: str, other: str) -> str:
 REASON_SQL = "coalesce(nullif(r.rejection_reason, ''), r.finish_reason)"
 
 
-def _grouped_sql(dimensions: str) -> str:
+_SUMS = ", ".join(["count(*) AS num_requests", *(f"sum({name}) AS {name}" for name in _COUNTS[1:])])
+_LATENCIES = ", ".join(f"array_agg({one}) AS {one}" for one in ("queue", "first_token", "per_token", "total"))
+_COUNTED = ", ".join(counts_sql(one) for one in ("queue", "first_token", "per_token", "total"))
+
+
+def _added_sql(
+    table: str, dimensions: str, grouped: str, *, has_counts: bool = True, has_histograms: bool = True
+) -> str:
+    """Rows of `grouped`, added to what the table has of the same dimensions."""
+    counts, histograms = (_COUNTS if has_counts else ()), (_HISTOGRAMS if has_histograms else ())
+    sums = [f"{name} = kept.{name} + excluded.{name}" for name in counts]
+    sums += [f"{name} = {sum_sql(f'kept.{name}', f'excluded.{name}')}" for name in histograms]
+    made = [*counts, *([_COUNTED] if has_histograms else [])]
     return f"""
-    SELECT {dimensions}, count(*) AS num_requests,
-        sum(num_input_tokens) AS num_input_tokens, sum(num_cached_tokens) AS num_cached_tokens,
-        sum(num_output_tokens) AS num_output_tokens, sum(num_reasoning_tokens) AS num_reasoning_tokens,
-        sum(num_injected_tokens) AS num_injected_tokens,
-        array_agg(queue) AS queue, array_agg(first_token) AS first_token,
-        array_agg(per_token) AS per_token, array_agg(total) AS total
-    FROM measured GROUP BY {dimensions}
+    INSERT INTO {table} AS kept ({", ".join([dimensions, *counts, *histograms])})
+    SELECT {", ".join([dimensions, *made])} FROM {grouped}
+    ON CONFLICT ({dimensions}) DO UPDATE SET {", ".join(sums)}
 """  # noqa: S608 (names of our own, here and below)
-
-
-def _added_sql(table: str, dimensions: str, grouped: str) -> str:
-    return f"""
-    INSERT INTO {table} AS kept ({dimensions}, {", ".join(_COUNTS)}, {", ".join(_HISTOGRAMS)})
-    SELECT {dimensions}, {", ".join(_COUNTS)}, {counts_sql("queue")}, {counts_sql("first_token")},
-        {counts_sql("per_token")}, {counts_sql("total")}
-    FROM {grouped}
-    ON CONFLICT ({dimensions}) DO UPDATE SET
-        {", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _COUNTS)},
-        {", ".join(f"{name} = {sum_sql(f'kept.{name}', f'excluded.{name}')}" for name in _HISTOGRAMS)}
-"""  # noqa: S608
 
 
 def _days_sql(source: str) -> str:
@@ -112,10 +109,21 @@ measured AS (
         width_bucket(time_per_token_s, %(bounds)s::float8[]) AS per_token,
         width_bucket(total_s, %(bounds)s::float8[]) AS total
     FROM records
-), grouped AS ({_grouped_sql(_DIMENSIONS)}),
-team_grouped AS ({_grouped_sql(_TEAM_DIMENSIONS)}),
+), grouped AS (
+    SELECT {_DIMENSIONS}, {_SUMS}, {_LATENCIES} FROM measured GROUP BY {_DIMENSIONS}
+), team_grouped AS (
+    SELECT {_TEAM_DIMENSIONS}, {_SUMS} FROM measured GROUP BY {_TEAM_DIMENSIONS}
+), latencies_grouped AS (
+    SELECT {_LATENCY_DIMENSIONS}, {_LATENCIES} FROM measured WHERE outcome <> 'rejected'
+    GROUP BY {_LATENCY_DIMENSIONS}
+),
 added AS ({_added_sql("inference_usagebucket", _DIMENSIONS, "grouped")}),
-team_added AS ({_added_sql("inference_teamusagebucket", _TEAM_DIMENSIONS, "team_grouped")}),
+team_added AS (
+    {_added_sql("inference_teamusagebucket", _TEAM_DIMENSIONS, "team_grouped", has_histograms=False)}
+),
+latencies_added AS (
+    {_added_sql("inference_teamlatencybucket", _LATENCY_DIMENSIONS, "latencies_grouped", has_counts=False)}
+),
 days_added AS ({_days_sql("grouped")})
 """  # noqa: S608
 
@@ -147,6 +155,7 @@ WITH records AS (
 SELECT count(*) FROM records
 """  # noqa: S608
 
+_TABLES_OF_HOURS = ("inference_usagebucket", "inference_teamusagebucket", "inference_teamlatencybucket")
 _HOURS_WITH_TOO_FEW_RECORDS = """
 SELECT hour FROM inference_usagebucket WHERE hour >= %(start)s AND hour < %(end)s
 GROUP BY hour HAVING sum(num_requests) > (
@@ -206,7 +215,7 @@ def usage_rebuild(*, start_at: datetime, end_at: datetime) -> RebuiltUsage:
         cursor.execute(_HOURS_WITH_TOO_FEW_RECORDS, bounds)
         kept = [hour for (hour,) in cursor.fetchall()]
         given = {**bounds, "kept": kept, "bounds": list(BOUNDS_S)}
-        for table in ("inference_usagebucket", "inference_teamusagebucket"):
+        for table in _TABLES_OF_HOURS:
             cursor.execute(
                 f"DELETE FROM {table} "  # noqa: S608
                 "WHERE hour >= %(start)s AND hour < %(end)s AND NOT hour = ANY (%(kept)s::timestamptz[])",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
 
 from inference.domain.latency_histogram import NUM_BUCKETS, LatencyHistogram
-from inference.domain.usage import LatencyReport
 from inference.usage.slices import (
     TOTALS_SQL,
     SliceTotals,
@@ -24,7 +23,7 @@ from inference.usage.slices import (
     priced_sql,
 )
 
-MAX_PORTIONS = 1000
+MAX_PORTIONS = 10_000
 """Of one kind: names of models are the callers' to choose."""
 _DAY = timedelta(days=1)
 
@@ -173,33 +172,47 @@ def _whole_days(slice: UsageSlice) -> tuple[datetime, datetime]:
     return first if first == start else first + _DAY, end.replace(hour=0)
 
 
-_KINDS = ("queue_counts", "first_token_counts", "per_token_counts", "total_counts")
+# Queues are no part of what a dashboard shows: a quarter of the numbers.
+_KINDS = ("first_token_counts", "per_token_counts", "total_counts")
 _SUMMED = ", ".join(
     f"ARRAY[{', '.join(f'sum({kind}[{place}])' for place in range(1, NUM_BUCKETS + 1))}]::bigint[]"
     for kind in _KINDS
 )
 
 
-def slice_latencies(*, slice: UsageSlice, starts: Sequence[datetime]) -> tuple[LatencyReport, ...]:
-    """How long requests took, for each of `starts`, of those that are aggregated."""
+@dataclass(frozen=True, slots=True)
+class SliceLatencies:
+    """How long requests took that were let in: to the first token, from token to token, to the end."""
+
+    first_token: LatencyHistogram = field(default_factory=LatencyHistogram)
+    per_token: LatencyHistogram = field(default_factory=LatencyHistogram)
+    total: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+
+def slice_latencies(*, slice: UsageSlice, starts: Sequence[datetime]) -> tuple[SliceLatencies, ...]:
+    """For each of `starts`, of what is aggregated."""
     given: dict[str, Any] = {"starts": list(starts)}
     condition = hours_condition(slice, given)
+    if slice.is_about_keys:
+        source = f"inference_usagebucket WHERE outcome <> 'rejected' AND {condition}"
+    else:
+        source = f"inference_teamlatencybucket WHERE {condition}"
     query = (
         f"SELECT width_bucket(hour, %(starts)s::timestamptz[]) - 1, {_SUMMED} "  # noqa: S608
-        f"FROM {_table(slice)} WHERE {condition} GROUP BY 1"
+        f"FROM {source} GROUP BY 1"
     )
-    reports = [LatencyReport()] * len(starts)
+    found = [SliceLatencies()] * len(starts)
     for place, *kinds in _rows(query, given):
-        reports[place] = LatencyReport(*(LatencyHistogram(tuple(counts)) for counts in kinds))
-    return tuple(reports)
+        found[place] = SliceLatencies(*(LatencyHistogram(tuple(counts)) for counts in kinds))
+    return tuple(found)
 
 
-def latencies_merged(reports: Iterable[LatencyReport]) -> LatencyReport:
+def latencies_merged(reports: Iterable[SliceLatencies]) -> SliceLatencies:
     found = list(reports)
-    return LatencyReport(
+    return SliceLatencies(
         *(
             LatencyHistogram.merged(getattr(report, name).counts for report in found)
-            for name in LatencyReport.__dataclass_fields__
+            for name in SliceLatencies.__dataclass_fields__
         )
     )
 

@@ -32,6 +32,7 @@ def usage_expire(*, older_than: timedelta, batch_size: int = MAX_ROWS_A_BATCH) -
         for table, column in (
             ("inference_usagebucket", "hour"),
             ("inference_teamusagebucket", "hour"),
+            ("inference_teamlatencybucket", "hour"),
             ("inference_usageday", "day"),
             ("inference_eventbucket", "hour"),
         )

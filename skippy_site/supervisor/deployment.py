@@ -143,7 +143,7 @@ class Deployment:
         await self._start_server(supervisor, urls)
         await self._start_background(supervisor, urls)
         self._console.line(
-            f"Skippy is ready: API {self.base_url}/v1 · console {self.base_url}/admin/ · {self._served}"
+            f"Skippy is ready: API {self.base_url}/v1 · console {self.base_url}/console/ · {self._served}"
         )
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class Deployment:
                     "First start: an administrator and an API key were made.",
                     "They are shown this once and stored nowhere in readable form.",
                     "",
-                    f"console    {self.base_url}/admin/",
+                    f"console    {self.base_url}/console/",
                     f"user       {made.username}",
                     f"password   {made.password}",
                     f"API key    {made.api_key}",

@@ -12,6 +12,7 @@ from inference.models import (
     GenerationRecord,
     ModelPrice,
     StoredEvent,
+    TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
@@ -28,7 +29,15 @@ LOOKS = [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark"
 @pytest.fixture
 def used(ann):
     """Some days of ann and others."""
-    for model in (GenerationRecord, UsagePending, UsageBucket, TeamUsageBucket, UsageDay, StoredEvent):
+    for model in (
+        GenerationRecord,
+        UsagePending,
+        UsageBucket,
+        TeamLatencyBucket,
+        TeamUsageBucket,
+        UsageDay,
+        StoredEvent,
+    ):
         model.objects.all().delete()
     team = services.team_create(name="the friends")
     rows, now = [], timezone.now()
@@ -72,7 +81,15 @@ def used(ann):
         model="small", starts_on="2020-01-01", input_price=1, cached_price="0.1", output_price=4
     )
     yield rows
-    for model in (GenerationRecord, UsagePending, UsageBucket, TeamUsageBucket, UsageDay, StoredEvent):
+    for model in (
+        GenerationRecord,
+        UsagePending,
+        UsageBucket,
+        TeamLatencyBucket,
+        TeamUsageBucket,
+        UsageDay,
+        StoredEvent,
+    ):
         model.objects.all().delete()
 
 

@@ -20,6 +20,7 @@ from inference.engine.llama import LlamaEmbedder, LlamaModel
 from inference.engine.load_error import ModelLoadError
 from tests.model.tiny_encoder import CONTEXT, write_tiny_encoder
 from tests.model.tiny_model import write_tiny_model
+from tests.model.tiny_ranker import write_tiny_causal_ranker
 from tests.model.tiny_recurrent_model import write_tiny_recurrent_model
 
 CONFIG = EngineConfig(num_threads=1, num_cells=2048)
@@ -29,6 +30,7 @@ Write = Callable[[Path, Path], Path]
 MODELS: dict[str, Write] = {
     "encoder, mean": lambda source, target: write_tiny_encoder(target, pooling=PoolingType.MEAN),
     "encoder, first": lambda source, target: write_tiny_encoder(target, pooling=PoolingType.CLS),
+    "causal, rank": write_tiny_causal_ranker,
     "encoder, rank": lambda source, target: write_tiny_encoder(target, pooling=PoolingType.RANK),
     "causal, mean": write_tiny_model,
     "causal, last": lambda source, target: write_tiny_model(source, target, pooling=PoolingType.LAST),

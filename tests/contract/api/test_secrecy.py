@@ -38,6 +38,7 @@ DOORS += (
     "/metrics",
     "/readyz",
     "/admin/",
+    "/console/",
 )
 MESSAGES: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 QUESTIONS: dict[str, dict[str, Any]] = {

@@ -20,15 +20,15 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class LiveServer:
-    """One server process. `options` are fields of ListenConfig, or the scripted server's own."""
+    """One server process. `options` are fields of ListenConfig, or those of the server's `module` itself."""
 
-    def __init__(self, name: str, **options: Any) -> None:
+    def __init__(self, name: str, *, module: str = "scripted_server", **options: Any) -> None:
         self.name = name
         self._events: list[dict[str, Any]] = []
         self._told = threading.Condition()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.contract.servers.scripted_server", name, json.dumps(options)],
+            [sys.executable, "-m", f"tests.contract.servers.{module}", name, json.dumps(options)],
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             cwd=CHECKOUT,

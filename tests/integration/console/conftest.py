@@ -12,7 +12,14 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts import services
-from inference.models import GenerationRecord, TeamUsageBucket, UsageBucket, UsageDay, UsagePending
+from inference.models import (
+    GenerationRecord,
+    TeamLatencyBucket,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsagePending,
+)
 from inference.usage.aggregation import usage_aggregate
 from tests.integration.usage.records import record, save
 
@@ -27,7 +34,7 @@ def empty(transactional_db: None, settings: Any) -> Iterator[None]:
 
 
 def _clear() -> None:
-    for model in (GenerationRecord, UsagePending, UsageBucket, TeamUsageBucket, UsageDay):
+    for model in (GenerationRecord, UsagePending, UsageBucket, TeamLatencyBucket, TeamUsageBucket, UsageDay):
         model.objects.all().delete()
 
 

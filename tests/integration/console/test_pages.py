@@ -11,6 +11,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.db import connection
+from django.template.loader import render_to_string
+from django.templatetags.static import static
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -148,6 +151,43 @@ class TestHeaders:
         assert "no-store" in admin_client.get(reverse("admin:accounts_apikey_add"))["Cache-Control"]
 
 
+class TestErrors:
+    def test_they_are_pages_of_the_design(self, operator, as_ann, client, settings) -> None:
+        for response, status, told in (
+            (operator.get("/console/nothing/"), 404, "There is no such page"),
+            (client.get("/nothing"), 404, "There is no such page"),
+            (as_ann.get(f"{USAGE}?team=1"), 403, "You may see your own usage only."),
+            (client.get("/console/", headers={"host": "elsewhere.example"}), 400, "cannot be read"),
+        ):
+            assert response.status_code == status
+            assert told in body(response)
+            assert "skippy/console.css" in body(response)
+        strict = Client(enforce_csrf_checks=True)
+        refused = strict.post(reverse("console:login"), {"username": "ann", "password": "x"})
+        assert (refused.status_code, "become old" in body(refused)) == (403, True)
+
+    def test_also_where_nothing_of_the_request_is_known(self) -> None:
+        assert "went wrong on our side" in render_to_string("500.html")
+
+
+def test_what_pages_load_is_served(client) -> None:
+    page = body(client.get(reverse("console:login")))
+    found = set(re.findall(r"""(?:src|href)=["'](/static/[^"']+)""", page))
+    more = (
+        "uplot/uPlot-1.6.32.iife.min.js",
+        "uplot/uPlot-1.6.32.min.css",
+        "skippy/charts.js",
+        "skippy/copy.js",
+    )
+    found |= {static(name) for name in more}
+    assert len(found) >= 10
+    for address in found:
+        response = client.get(address)
+        assert response.status_code == 200, address
+        assert int(response["Content-Length"]) > 0
+    assert client.get("/favicon.ico").url in found
+
+
 class TestSigningIn:
     def test_everybody_with_a_password_and_out_again(self, client) -> None:
         User.objects.create_user("ann", password="a password of hers")
@@ -231,6 +271,13 @@ class TestUsage:
             text = body(operator.get(url))
             assert "<script>alert" not in text
             assert "<b>" not in text
+
+    def test_parts_are_sorted_by_what_one_asks(self, operator, ann, bob, used) -> None:
+        used(ann, 3, num_output_tokens=1)
+        used(bob, 1, num_output_tokens=1000, outcome="backend_error")
+        for sort, first in (("", "ann"), ("output", "bob"), ("not completed", "bob"), ("nonsense", "ann")):
+            text = body(operator.get(reverse("console:parts", args=["users"]), {"sort": sort}))
+            assert re.findall(r">(ann|bob)</a>", text)[0] == first
 
     def test_few_queries_whatever_there_is(self, operator, ann, bob, used) -> None:
         used(ann)

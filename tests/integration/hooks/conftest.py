@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import uvloop
 from django.db import connection
 
 from hooks.contracts.actions import Tag
@@ -72,3 +74,12 @@ def in_threads() -> Callable[..., list[object]]:
             return [future.result() for future in [threads.submit(one, call) for call in calls]]
 
     return run
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Each of the two servers has its own event loop, with transports of its own: whoever speaks HTTP is
+    tried on both."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if item.path.stem in ("test_webhook_caller", "test_hostile_webhooks"):
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops

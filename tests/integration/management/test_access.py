@@ -58,6 +58,7 @@ OPERATIONS = {
     ("POST", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies/reorder"): POLICIES,
     ("POST", "/hook-policies/examples"): POLICIES,
+    ("POST", "/hook-policies/try"): POLICIES,
     ("GET", "/hook-policies/changes"): POLICIES,
     ("GET", "/hook-policies/{policy}"): POLICIES,
     ("PATCH", "/hook-policies/{policy}"): POLICIES,

@@ -51,7 +51,7 @@ def serving(folder: Path, stand_in: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_plain_make_shows_every_target(folder: Path) -> None:
     shown = subprocess.run(["make"], cwd=folder, capture_output=True, text=True, check=True).stdout
-    for target in ("serve", "test", "check", "backup", "restore", "lock", "doctor", "clean", "help"):
+    for target in ("serve", "test", "check", "backup", "restore", "audit", "lock", "doctor", "clean", "help"):
         assert f"make {target} " in shown
 
 

@@ -6,7 +6,14 @@ from django.db import connection, transaction
 
 from inference.domain.latency_histogram import LatencyHistogram
 from inference.domain.usage import UsageRange, UsageTotals
-from inference.models import GenerationRecord, TeamUsageBucket, UsageBucket, UsageDay, UsagePending
+from inference.models import (
+    GenerationRecord,
+    TeamLatencyBucket,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsagePending,
+)
 from inference.usage.aggregation import usage_aggregate, usage_rebuild
 from inference.usage.selectors import UsageOwner, usage_latencies, usage_report
 from tests.integration.usage.records import AT, record, save
@@ -78,7 +85,7 @@ def test_hours_of_teams_and_days_of_keys_add_up_to_the_same():
 
     assert sums(TeamUsageBucket) == sums(UsageDay) == sums(UsageBucket) == [150, 1500, 600, 750]
     assert UsageDay.objects.count() < UsageBucket.objects.count()
-    counts = [sum(bucket.total_counts) for bucket in TeamUsageBucket.objects.all()]
+    counts = [sum(bucket.total_counts) for bucket in TeamLatencyBucket.objects.all()]
     assert sum(counts) == 150
     days = set(UsageDay.objects.values_list("day", "key_id", "team_id", "num_requests"))
     usage_rebuild(start_at=AT + 5 * HOUR, end_at=AT + 40 * HOUR)

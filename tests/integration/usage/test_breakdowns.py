@@ -184,12 +184,14 @@ def test_a_price_holds_from_its_day_to_the_next_ones() -> None:
 def test_latencies_are_those_of_the_records(owner) -> None:
     seconds = [0.01, 0.2, 0.2, 4.0]
     save(*(record(first_token_s=one, created_at=AT + place * DAY) for place, one in enumerate(seconds)))
+    save(record(outcome="rejected", first_token_s=None, total_s=0.001))
     usage_aggregate()
     slice = sliced(AT, AT + 3 * DAY, owner=owner)
     starts = bucket_starts(slice.start_hour, slice.end_hour, width=BucketWidth.DAY, zone=ZoneInfo("UTC"))
     reports = slice_latencies(slice=slice, starts=starts)
     assert [one.first_token for one in reports] == [LatencyHistogram.of([one]) for one in seconds]
     assert latencies_merged(reports).first_token == LatencyHistogram.of(seconds)
+    assert latencies_merged(reports).total == LatencyHistogram.of([0.5] * 4)
 
 
 def test_nothing_is_nothing() -> None:

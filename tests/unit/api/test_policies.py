@@ -214,7 +214,7 @@ async def test_the_effective_request_is_the_one_that_is_served(site: Site, wire:
         return replace(view, parameters={**view.parameters, "max_tokens": 7, "temperature": 0.25})
 
     exchange.change = change
-    answer = await site.post(wire.path, wire.body(temperature=1))
+    answer = await site.post(wire.path, wire.body(temperature=1, model="scripted@main"))
     assert answer.status == 200
     assert b"changed" in prompt_of(site)
     assert b"hi" not in prompt_of(site)
@@ -223,7 +223,7 @@ async def test_the_effective_request_is_the_one_that_is_served(site: Site, wire:
     if wire is RESPONSES:
         assert (answer.json()["max_output_tokens"], answer.json()["temperature"]) == (7, 0.25)
     (view,) = exchange.views
-    assert (view.endpoint, view.model) == (wire.endpoint, "scripted")
+    assert (view.endpoint, view.model) == (wire.endpoint, "scripted@main")
 
 
 @pytest.mark.parametrize("wire", WIRES)

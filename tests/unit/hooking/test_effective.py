@@ -13,7 +13,7 @@ from tests.unit.hooking.test_views import LINKED, PICTURE, text
 
 
 def seen(request: OutputRequest) -> RequestView:
-    return request_view(request, endpoint="chat.completions", model="m1")
+    return request_view(request, endpoint="chat.completions")
 
 
 def with_text(view: RequestView, index: int, value: str) -> RequestView:

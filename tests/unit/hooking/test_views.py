@@ -20,7 +20,7 @@ SOUND = {"type": "input_audio", "input_audio": {"data": base64.b64encode(b"tut")
 
 
 def view(request: OutputRequest) -> RequestView:
-    return request_view(request, endpoint="chat.completions", model="m1")
+    return request_view(request, endpoint="chat.completions")
 
 
 def text(value: str) -> dict[str, str]:

@@ -3,6 +3,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hooks.webhooks.breaker import BreakerState, BreakerStatistics
 from hooks.webhooks.failures import FailureReason
 from hooks.webhooks.statistics import WebhookStatistics
+from inference.domain.ledger import LedgerStatistics
 from inference.telemetry.prometheus import RequestMetrics
 
 REVIEW = WebhookStatistics(
@@ -23,7 +24,7 @@ REVIEW = WebhookStatistics(
 def samples(metrics):
     return {
         (sample.name, *(sample.labels[label] for label in sorted(sample.labels, reverse=True))): sample.value
-        for family in text_string_to_metric_families(metrics.exposition([], ()).decode())
+        for family in text_string_to_metric_families(metrics.exposition([], (), LedgerStatistics()).decode())
         for sample in family.samples
     }
 

@@ -1,0 +1,160 @@
+"""What policies would do to a request: tried by the same exchange that serves, and nothing comes of it.
+
+Nobody generates for it, so what the later points would come with (how sure the model is, text of an answer)
+is said by who tries; a point of which nothing is said is not tried. Webhooks are not called: the request is
+somebody's, and who tries may not be the one who may send it on. They count as having nothing against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hooks.contracts.actions import InjectText, StopReason, TextTarget
+from hooks.contracts.decisions import Decision, Firing, HookDenied, HookFailed, TextEdit
+from hooks.contracts.exchange import TerminalOutcome
+from hooks.contracts.policies import Policy, PolicyMode
+from hooks.contracts.signals import FirstTokenSignals, WindowSignals
+from hooks.contracts.view import HookCaller, OutputText, RequestView
+from hooks.contracts.webhooks import WebhookAnswer, WebhookCall
+from hooks.exchange import PolicyDesk, PolicySet, RequestExchange
+
+# All conditions of all policies on one request take a small part of it, unless the machine is very busy.
+TERMINAL_PATIENCE_S = 10.0
+_TRIED = "tried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Trial:
+    """`model` is the id that the request's name was resolved to. `outcome` None: success, or what the
+    policies made of it."""
+
+    caller: HookCaller
+    model: str
+    request: RequestView
+    first_token: FirstTokenSignals | None = None
+    window: WindowSignals | None = None
+    output: OutputText | None = None
+    outcome: TerminalOutcome | None = None
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.request!r}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrialResult:
+    """`firings` are all that were asked, in their order, matching or not; `decisions` those that matched or
+    failed. `effective` is the request as generation would get it, None where it was refused before. `output`
+    is the text as it would go out. `webhook_ids` are those that would have been called."""
+
+    firings: tuple[Firing, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    effective: RequestView | None = None
+    output: OutputText | None = None
+    injections: tuple[InjectText, ...] = ()
+    stop: StopReason | None = None
+    denial: HookDenied | None = None
+    failed_policy: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    webhook_ids: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<TrialResult of {len(self.firings)} firings>"
+
+
+def policies_enforced(policies: Sequence[Policy], policy_ids: frozenset[int]) -> tuple[Policy, ...]:
+    """Those that are on as they are, and those of these ids enforced, whatever their mode."""
+    return tuple(
+        [
+            replace(policy, mode=PolicyMode.ENFORCE) if policy.policy_id in policy_ids else policy
+            for policy in policies
+            if policy.policy_id in policy_ids or policy.mode is not PolicyMode.OFF
+        ]
+    )
+
+
+async def policy_try(*, trial: Trial, policies: Sequence[Policy]) -> TrialResult:
+    """What `policies` would do, each in its mode. Whose row cannot be read fails as it does in earnest."""
+    seen = _Seen()
+    desk = PolicyDesk(webhooks=seen, observer=seen, policies=PolicySet.of(policies))
+    exchange = desk.open(
+        trial.caller,
+        model=trial.model,
+        endpoint=trial.request.endpoint,
+        opts_in=trial.request.opts_in,
+        request_id=_TRIED,
+    )
+    if exchange is None:
+        return TrialResult(effective=trial.request, output=trial.output)
+    result = TrialResult()
+    outcome = trial.outcome or TerminalOutcome("success", 200)
+    try:
+        result = replace(result, effective=await exchange.before(trial.request), output=trial.output)
+        result = await _generated(exchange, trial, result)
+    except HookDenied as denial:
+        outcome = TerminalOutcome("denied", denial.status, denial.message)
+        result = replace(result, denial=denial, output=None)
+    except HookFailed as failure:
+        outcome = TerminalOutcome("error", 503, str(failure))
+        result = replace(result, failed_policy=failure.policy, output=None)
+    exchange.conclude(outcome)
+    await desk.drain(TERMINAL_PATIENCE_S)
+    return replace(
+        result,
+        firings=tuple(seen.firings),
+        decisions=tuple(exchange.decisions),
+        tags=dict(exchange.tags),
+        webhook_ids=tuple(dict.fromkeys(seen.webhook_ids)),
+    )
+
+
+async def _generated(exchange: RequestExchange, trial: Trial, result: TrialResult) -> TrialResult:
+    """The points of a generation, as far as something was said of them; a stop ends it, as it would."""
+    if trial.first_token is not None:
+        verdict = await exchange.after_prefill(trial.first_token, choice=0)
+        result = replace(result, injections=verdict.injections, stop=verdict.stop)
+    if trial.window is not None and result.stop is None:
+        # Every rule has fired: whether one does is said by a whole generation, not by one window.
+        rules = tuple(range(len(exchange.window_rules)))
+        verdict = await exchange.mid_generation(replace(trial.window, rules=rules), choice=0)
+        result = replace(result, injections=result.injections + verdict.injections, stop=verdict.stop)
+    if trial.output is not None:
+        released = await exchange.before_output(trial.output)
+        result = replace(
+            result, output=_edited(trial.output, released.edits), stop=result.stop or released.stop
+        )
+    return result
+
+
+def _edited(output: OutputText, edits: Sequence[TextEdit]) -> OutputText:
+    """From the last edit to the first, so that places hold."""
+    content, reasoning, arguments = output.content, output.reasoning, dict(output.arguments)
+    for edit in reversed(edits):
+        if edit.target is TextTarget.CONTENT:
+            content = content[: edit.start] + edit.text + content[edit.end :]
+        elif edit.target is TextTarget.REASONING:
+            reasoning = reasoning[: edit.start] + edit.text + reasoning[edit.end :]
+        elif edit.call is not None:
+            text = arguments[edit.call]
+            arguments[edit.call] = text[: edit.start] + edit.text + text[edit.end :]
+    return replace(output, content=content, reasoning=reasoning, arguments=arguments)
+
+
+class _Seen:
+    """Implements HookObserver and WebhookCaller: writes down who was asked, and calls nobody."""
+
+    def __init__(self) -> None:
+        self.firings: list[Firing] = []
+        self.webhook_ids: list[int] = []
+
+    def firing_noted(self, firing: Firing) -> None:
+        self.firings.append(firing)
+
+    def terminal_decided(
+        self, request_id: str, decisions: Sequence[Decision], tags: Mapping[str, str]
+    ) -> None:
+        """They are among the exchange's own."""
+
+    async def call(self, call: WebhookCall, *, timeout_s: float) -> WebhookAnswer:
+        self.webhook_ids.append(call.webhook_id)
+        return WebhookAnswer()
