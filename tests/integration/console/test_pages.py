@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import connection
 from django.template.loader import render_to_string
@@ -387,3 +388,12 @@ def test_navigation_leads_where_one_may_go(as_ann, operator, admin_client) -> No
     assert places(as_ann) == places(operator) == own
     assert own < places(admin_client) >= {"Keys", "Users", "Teams", "Models", "Alerts", "History"}
     assert "Keys" in places(signed_in(User.objects.create_superuser("root", password="x")))
+
+
+@pytest.mark.parametrize("model", admin.site._registry, ids=lambda model: model._meta.label_lower)
+def test_lists_of_the_admin_take_few_queries(admin_client, model) -> None:
+    address = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    with CaptureQueriesContext(connection) as captured:
+        assert admin_client.get(address).status_code == 200
+    assert len(captured) <= 15
+    assert not any("count(*)" in one["sql"].lower() and "generationrecord" in one["sql"] for one in captured)
