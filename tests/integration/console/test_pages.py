@@ -397,3 +397,14 @@ def test_lists_of_the_admin_take_few_queries(admin_client, model) -> None:
         assert admin_client.get(address).status_code == 200
     assert len(captured) <= 15
     assert not any("count(*)" in one["sql"].lower() and "generationrecord" in one["sql"] for one in captured)
+
+
+async def test_pages_files_and_downloads_under_asgi(async_client) -> None:
+    root = await User.objects.acreate_superuser("root", password="x")
+    await async_client.aforce_login(root)
+    page = await async_client.get(f"{USAGE}?range=today")
+    assert (page.status_code, "unsafe" in page["Content-Security-Policy"]) == (200, False)
+    served = await async_client.get(static("skippy/console.css"))
+    assert b"".join([part async for part in served.streaming_content]).startswith(b"/* The pages")
+    log = await async_client.get(reverse("console:requests_csv"))
+    assert b"".join([part async for part in log.streaming_content]).startswith(b"user_id,user,key_id")
