@@ -126,7 +126,10 @@ class PolicyStore:
                 _log.error("%s", _complaint(policy))
         self._snapshot = found
         for told in self._told:
-            told(found)
+            try:
+                told(found)
+            except Exception as problem:  # the next one is told all the same, and the next change too
+                _log.error("policies could not be passed on: %s", type(problem).__name__)
 
     def _note_away(self, cause: str) -> None:
         if not self.is_away:

@@ -81,3 +81,15 @@ class PeopleField(LinesField):
 def people_shown(ids: Iterable[int], labels: Mapping[int, str]) -> str:
     """As `PeopleField` reads them."""
     return "\n".join([f"#{one} {labels.get(one, '(gone)')}" for one in ids])
+
+
+def without_hidden(fieldsets: Any, may_write: bool) -> Any:
+    """Who may only look is shown neither the form's own note of what was shown, nor the field that a secret
+    would be written into."""
+    if may_write:
+        return fieldsets
+    own = ("seen_revision", "secret")
+    return [
+        (title, {**options, "fields": [name for name in options["fields"] if name not in own]})
+        for title, options in fieldsets
+    ]

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
+from hooks.admin.form_fields import people_shown, without_hidden
 from hooks.admin.history_page import HistoryPage
 from hooks.admin.policy_form import HookPolicyForm
 from hooks.admin.written_help import actions_help, variables_help, window_help
@@ -21,6 +22,9 @@ from hooks.models import HookPolicy
 from hooks.selectors import policies_missing
 from hooks.services import policies as services
 from hooks.services.columns import policy_of, policy_or_fault
+from hooks.services.scope_directory import scope_directory
+
+ALL = "all"
 
 
 @admin.register(HookPolicy)
@@ -90,6 +94,30 @@ class HookPolicyAdmin(HistoryPage, ModelAdmin):
     @admin.display(description="fields of a window rule")
     def window_fields(self, obj: HookPolicy) -> SafeString:
         return window_help()
+
+    # The form has fields of these names; who may only look is shown them so.
+
+    @admin.display(description="teams")
+    def teams(self, obj: HookPolicy) -> str:
+        return people_shown(obj.team_ids, scope_directory().teams(set(obj.team_ids))) or ALL
+
+    @admin.display(description="users")
+    def users(self, obj: HookPolicy) -> str:
+        return people_shown(obj.user_ids, scope_directory().users(set(obj.user_ids))) or ALL
+
+    @admin.display(description="keys")
+    def keys(self, obj: HookPolicy) -> str:
+        return people_shown(obj.key_ids, scope_directory().keys(set(obj.key_ids))) or ALL
+
+    @admin.display(description="models")
+    def models(self, obj: HookPolicy) -> str:
+        return "\n".join(obj.model_ids) or ALL
+
+    def get_fieldsets(self, request: HttpRequest, obj: HookPolicy | None = None) -> Any:
+        may_write = (
+            self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
+        )
+        return without_hidden(super().get_fieldsets(request, obj), may_write)
 
     # Adding, changing and removing
 

@@ -12,6 +12,7 @@ from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminPasswordWidget
 
 from hooks.action_form.forms import ACTION_FORMS
+from hooks.admin.form_fields import without_hidden
 from hooks.admin.history_page import HistoryPage
 from hooks.contracts.actions import CallWebhook
 from hooks.contracts.refusals import HookRefusal
@@ -120,6 +121,12 @@ class WebhookAdmin(HistoryPage, ModelAdmin):
     def host(self, obj: Webhook) -> str:
         """The path often is a secret."""
         return WebhookSettings(webhook_id=obj.pk, name=obj.name, url=obj.url, secret="").host
+
+    def get_fieldsets(self, request: HttpRequest, obj: Webhook | None = None) -> Any:
+        may_write = (
+            self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
+        )
+        return without_hidden(super().get_fieldsets(request, obj), may_write)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -115,3 +116,49 @@ def test_both_have_the_records_of_both(services) -> None:
             timeout=20,
         ).json()
         assert (told["requests"], told["total_tokens"]) == (NUM_REQUESTS, wanted)
+
+
+def test_a_policy_written_at_one_of_them_is_obeyed_by_both_within_five_seconds(services) -> None:
+    key = key_with(services[0], "--scope", "inference", "--scope", "policies")
+
+    def call(service: RunningService, method: str, path: str, body: dict[str, object]) -> httpx.Response:
+        return httpx.request(
+            method,
+            f"http://127.0.0.1:{service.port}{path}",
+            json=body,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=60,
+        )
+
+    def until_both_answer(status: int) -> None:
+        """Asked again and again; the last request that may get another answer begins after 5 s."""
+        deadline_ts = time.monotonic() + 5
+        asked = {"model": "tiny", "prompt": "a forbidden word", "max_tokens": 1}
+        for service in services:
+            while True:
+                began_ts = time.monotonic()
+                answer = call(service, "POST", "/v1/completions", asked)
+                if answer.status_code == status:
+                    break
+                assert began_ts < deadline_ts, answer.text
+                time.sleep(0.05)
+
+    until_both_answer(200)
+    written = call(
+        services[0],
+        "POST",
+        "/api/hook-policies",
+        {
+            "name": "no such word",
+            "point": "before_chat_completion",
+            "condition": 'has_word(text.folded, "forbidden")',
+            "actions": [{"type": "deny", "message": "Not here.", "status": 451}],
+            "mode": "enforce",
+        },
+    )
+    assert written.status_code == 201, written.text
+    until_both_answer(451)
+    path = f"/api/hook-policies/{written.json()['id']}"
+    assert call(services[1], "PATCH", path, {"mode": "off"}).status_code == 200
+    until_both_answer(200)
+    assert call(services[1], "DELETE", path, {}).status_code == 204

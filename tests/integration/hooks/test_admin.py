@@ -296,6 +296,15 @@ class TestRoles:
         client.force_login(user)
         return client
 
+    def test_who_may_look_sees_whom_it_is_for(self, looker, make, make_webhook) -> None:
+        team = accounts.team_create(name="friends")
+        row, webhook = make(scope=PolicyScope(team_ids=frozenset({team.pk}))), make_webhook()
+
+        page = looker.get(f"{LIST}{row.pk}/change/").content.decode()
+        assert f"#{team.pk} friends" in page
+        assert "seen_revision" not in page and "Seen revision" not in page
+        assert "Secret" not in looker.get(f"{WEBHOOKS}{webhook.pk}/change/").content.decode()
+
     def test_who_may_look_may_not_touch(self, looker, make, make_webhook) -> None:
         row, webhook = make(), make_webhook()
         for path in (
@@ -311,6 +320,17 @@ class TestRoles:
         assert looker.post(f"{LIST}{row.pk}/delete/", {"post": "yes"}).status_code == 403
         looker.post(LIST, {"action": "enforce_selected", "_selected_action": [row.pk]})
         assert HookPolicy.objects.get().mode == "off"
+
+    def test_who_may_only_add_adds_with_a_secret(self, client) -> None:
+        user = User.objects.create_user("adder", password="x", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=["add_hookpolicy", "add_webhook"]))
+        client.force_login(user)
+
+        assert client.post(ADD_WEBHOOK, webhook_form()).status_code == 302
+        assert client.post(ADD, form()).status_code == 302
+        assert policy_snapshot_read().webhooks[Webhook.objects.get().pk].secret == SECRET
+        page = f"{LIST}{HookPolicy.objects.get().pk}/change/"
+        assert client.get(page).status_code == 403
 
     def test_staff_without_permissions_sees_nothing(self, client, make) -> None:
         row = make()

@@ -214,6 +214,23 @@ async def test_nobody_is_told_of_what_did_not_change() -> None:
     assert told == [PolicySnapshot()]
 
 
+async def test_one_who_fails_to_listen_keeps_nobody_from_hearing(caplog) -> None:
+    readings, told = Readings(), []
+    store = store_of(readings)
+
+    def fails(snapshot: PolicySnapshot) -> None:
+        if snapshot is not UNREAD:
+            raise RuntimeError("s3cret")
+
+    store.subscribe(fails)
+    store.subscribe(told.append)
+    await store.start()
+
+    assert told == [UNREAD, PolicySnapshot()]
+    assert "RuntimeError" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
 async def test_a_row_that_cannot_be_read_is_said_once(caplog) -> None:
     readings = Readings()
     readings.answer = snapshot_of(policy_for("odd", fault="its actions are none"))
