@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from servers import Server, Sizes, start_llama_server, start_ours, write_results  # noqa: E402
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from servers import write_results  # noqa: E402
 

@@ -37,7 +37,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent
-sys.path[:0] = [str(HERE), str(CHECKOUT)]
+sys.path[:0] = [str(CHECKOUT), str(HERE)]
 
 from attempts import Attempt, Plans, attempt  # noqa: E402
 from servers import write_results  # noqa: E402

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(CHECKOUT)]
+# The checkout first: hooks.py of this folder is not the package.
+sys.path[:0] = [str(CHECKOUT), str(Path(__file__).resolve().parent)]
 
 START = datetime(2026, 10, 20, tzinfo=UTC)
 NUM_DAYS, NUM_KEYS, NUM_USERS, NUM_TEAMS = 30, 200, 40, 7

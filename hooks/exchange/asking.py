@@ -124,7 +124,10 @@ class _Settling:
 
     def apply(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            if outcome.failure or not outcome.has_matched or not outcome.is_enforced:
+            if outcome.failure or not outcome.has_matched:
+                continue
+            if not outcome.is_enforced:
+                outcome.has_matched = self._would_do_something(outcome)
                 continue
             if self._denier is not None:
                 # Nothing else happens to a request that is denied, but its record gets its tags.
@@ -144,12 +147,24 @@ class _Settling:
         except Exception:
             outcome.failure = "an action failed"
             return
+        # A window of a stream has seldom anything that is to be masked: where nothing was, nothing is told.
+        outcome.has_matched = draft is not self.draft or not _only_masks(outcome)
         if added := len(draft.injections) - len(self.draft.injections):
             self.num_injections[id(outcome)] = added
         self.draft = draft
         if refusals or outcome.refused:
             against_rights = ("against the webhook's rights",) if outcome.refused else ()
             self._refusals[id(outcome)] = "; ".join([*refusals, *against_rights])
+
+    def _would_do_something(self, outcome: Outcome) -> bool:
+        if not _only_masks(outcome):
+            return True
+        try:
+            draft, _ = self.draft.with_actions(outcome.actions)
+        except Exception:
+            # It would have failed.
+            return True
+        return draft is not self.draft
 
     def result_of(self, outcome: Outcome, point: HookPoint) -> tuple[DecisionResult, str]:
         if outcome.failure:
@@ -160,6 +175,15 @@ class _Settling:
             return DecisionResult.OBSERVED, ""
         refusal = self._refusals.get(id(outcome), "")
         return (DecisionResult.REFUSED if refusal else DecisionResult.APPLIED), refusal
+
+
+def _only_masks(outcome: Outcome) -> bool:
+    """Of its own: what a webhook may not do is told in any case."""
+    return (
+        bool(outcome.actions)
+        and not outcome.refused
+        and all(isinstance(action, MaskText) for action in outcome.actions)
+    )
 
 
 def _is_large(outcomes: Sequence[Outcome], draft: Draft) -> bool:

@@ -48,8 +48,8 @@ class _Counted:
 
 class _RuleWatch:
     """One rule. `due_at` is from how many decoded tokens on its window may be told again, `told_at` with how
-    many it was told last. Before there have been `high_at` or `repeated_at` tokens of the kind it
-    lacks some."""
+    many it was told last. Before there are `high_at` or `repeated_at` tokens of a kind, it lacks some.
+    """
 
     __slots__ = ("due_at", "high", "high_at", "place", "repeated", "repeated_at", "rule", "told_at")
 

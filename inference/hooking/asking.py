@@ -47,8 +47,11 @@ class PolicyAsking:
         self._note = note
 
     @contextmanager
-    def at(self, point: HookPoint, *, choice: int | None = None) -> Iterator[None]:
-        """Ask at `point`, and use there what comes out. Raises PolicyDenied and ServiceUnavailable."""
+    def at(
+        self, point: HookPoint, *, choice: int | None = None, is_one_of_many: bool = False
+    ) -> Iterator[None]:
+        """Ask at `point`, and use there what comes out. Raises PolicyDenied and ServiceUnavailable.
+        `is_one_of_many`: what is asked again and again is told of only where something came of it."""
         began_ts, num_before = time.monotonic(), len(self._exchange.decisions)
         try:
             with told_as_errors():
@@ -59,5 +62,6 @@ class PolicyAsking:
             raise ServiceUnavailable(UNUSABLE) from None
         finally:
             num_decisions = len(self._exchange.decisions) - num_before
-            elapsed_s = time.monotonic() - began_ts
-            self._note(PoliciesAsked(self._request_id, elapsed_s, point.value, num_decisions, choice))
+            if num_decisions or not is_one_of_many:
+                elapsed_s = time.monotonic() - began_ts
+                self._note(PoliciesAsked(self._request_id, elapsed_s, point.value, num_decisions, choice))

@@ -7,7 +7,9 @@ of this choice is read, and the engine holds its sequence as it does for a slow 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from hooks.contracts.actions import StopReason
 from hooks.contracts.decisions import OutputVerdict
@@ -19,6 +21,8 @@ from inference.domain.message_deltas import AnswerPart, ContentDelta, MessageDel
 from inference.hooking.asking import PolicyAsking
 from inference.parsing.output_window import OutputWindow
 from inference.parsing.released_tokens import ReleasedTokens
+
+T = TypeVar("T")
 
 
 class OutputGate:
@@ -59,8 +63,9 @@ class OutputGate:
         window = self._window
         verdict = OutputVerdict()
         if not (self._is_stream and window.is_empty):
-            with self._asking.at(HookPoint.OUTPUT, choice=self._choice):
-                verdict = await self._exchange.before_output(window.view(self._choice))
+            with self._asking.at(HookPoint.OUTPUT, choice=self._choice, is_one_of_many=not is_last):
+                view = await self._off_loop(lambda: window.view(self._choice))
+                verdict = await self._exchange.before_output(view)
         if verdict.stop is StopReason.CONTENT_FILTER:
             self._end = FinishReason.CONTENT_FILTER
             released = window.drop(verdict.edits)
@@ -69,12 +74,16 @@ class OutputGate:
                 # What has come to its end by itself keeps its own reason.
                 self._end = FinishReason.STOP
                 window.close()
-            released = window.release(verdict.edits)
+            released = await self._off_loop(lambda: window.release(verdict.edits))
         tokens: tuple[ScoredToken, ...] = ()
         if self._tokens is not None:
             is_last = is_last or self._end is not None
             tokens = self._tokens.take(released, is_last=is_last, has_changed=window.has_changed)
         return _parts(released.deltas, tokens)
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        """Long answers must not keep the others' events waiting."""
+        return await asyncio.to_thread(work) if self._window.is_large else work()
 
     def __repr__(self) -> str:
         return f"<OutputGate of choice {self._choice}: {self._window!r}>"

@@ -7,13 +7,14 @@ will get, and what is put in another's place has to leave JSON behind. Arguments
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
 from enum import IntEnum
 from typing import NamedTuple
 
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _HEX = frozenset("0123456789abcdefABCDEF")
 _SCALAR = frozenset("0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_special = re.compile(r'["\\]')
 MAX_ESCAPE_CHARS = 12
 """Of a character outside of the basic plane."""
 
@@ -34,6 +35,20 @@ class ReadCharacter(NamedTuple):
     kind: CharKind
 
 
+class _Plain(dict[str, ReadCharacter]):
+    """Characters of one kind that are written as they are; those of ASCII are made once."""
+
+    def __init__(self, kind: CharKind) -> None:
+        super().__init__({chr(code): ReadCharacter(chr(code), chr(code), kind) for code in range(128)})
+        self._kind = kind
+
+    def __missing__(self, character: str) -> ReadCharacter:
+        return ReadCharacter(character, character, self._kind)
+
+
+_STRING, _MARKUP, _SCALARS = _Plain(CharKind.STRING), _Plain(CharKind.MARKUP), _Plain(CharKind.SCALAR)
+
+
 class ArgumentReader:
     """Reads one call's arguments, once and in order: `feed` gives what is whole, `finish` what the end of the
     text leaves unfinished. What is no JSON is read as far as that goes. `is_string`: the text begins inside
@@ -44,35 +59,40 @@ class ArgumentReader:
         self._waiting = ""
         """The beginning of an escape."""
 
-    def feed(self, text: str) -> Iterator[ReadCharacter]:
+    def feed(self, text: str) -> list[ReadCharacter]:
         text = self._waiting + text
         self._waiting = ""
+        found: list[ReadCharacter] = []
         place = 0
         while place < len(text):
             character = text[place]
             if not self._is_string:
                 self._is_string = character == '"'
-                kind = CharKind.SCALAR if character in _SCALAR else CharKind.MARKUP
-                yield ReadCharacter(character, character, kind)
+                found.append((_SCALARS if character in _SCALAR else _MARKUP)[character])
+                place += 1
+            elif character == '"':
+                self._is_string = False
+                found.append(_MARKUP[character])
                 place += 1
             elif character == "\\":
                 escape = _read_escape(text[place : place + MAX_ESCAPE_CHARS])
                 if escape is None:
                     self._waiting = text[place:]
-                    return
+                    break
                 size, meaning = escape
-                yield ReadCharacter(meaning, text[place : place + size], CharKind.STRING)
+                found.append(ReadCharacter(meaning, text[place : place + size], CharKind.STRING))
                 place += size
             else:
-                self._is_string = character != '"'
-                kind = CharKind.STRING if self._is_string else CharKind.MARKUP
-                yield ReadCharacter(character, character, kind)
-                place += 1
+                # The usual case: up to what is special, all is as it is.
+                special = _special.search(text, place)
+                end = len(text) if special is None else special.start()
+                found += [_STRING[one] for one in text[place:end]]
+                place = end
+        return found
 
-    def finish(self) -> Iterator[ReadCharacter]:
+    def finish(self) -> list[ReadCharacter]:
         waiting, self._waiting = self._waiting, ""
-        for character in waiting:
-            yield ReadCharacter(character, character, CharKind.STRING)
+        return [_STRING[character] for character in waiting]
 
 
 def _read_escape(text: str) -> tuple[int, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from hooks.contracts.actions import TextTarget
 from inference.parsing.argument_text import ReadCharacter
@@ -25,11 +25,10 @@ class HeldRun:
     def add(self, text: str) -> None:
         self._parts.append(text)
 
-    def add_read(self, characters: Iterable[ReadCharacter]) -> None:
+    def add_read(self, characters: Sequence[ReadCharacter]) -> None:
         """Of arguments."""
-        added = list(characters)
-        self._characters += added
-        self._parts.append("".join([one.text for one in added]))
+        self._characters += characters
+        self._parts.append("".join([one.text for one in characters]))
 
     @property
     def text(self) -> str:

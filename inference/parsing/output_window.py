@@ -37,6 +37,7 @@ from inference.parsing.wanted_changes import wanted_changes
 
 MIN_STEP_CHARS, MAX_STEP_CHARS = 32, 512
 MIN_CONTEXT_CHARS = 32
+LARGE_CHARS = 32_768
 CONTENT: TextKey = (TextTarget.CONTENT, None)
 REASONING: TextKey = (TextTarget.REASONING, None)
 
@@ -77,6 +78,11 @@ class OutputWindow:
         return self._held_chars is not None and self._num_held_chars >= self._due_chars
 
     @property
+    def is_large(self) -> bool:
+        """Views and releases take milliseconds."""
+        return self._num_held_chars > LARGE_CHARS
+
+    @property
     def is_empty(self) -> bool:
         return not self._items
 
@@ -93,16 +99,16 @@ class OutputWindow:
                     self._readers[index] = ArgumentReader()
                     self._items.append(delta)
                 case ToolCallArguments(index, text):
-                    self._add_arguments(index, list(self._readers[index].feed(text)))
+                    self._add_arguments(index, self._readers[index].feed(text))
                 case ToolCallEnd(index):
-                    self._add_arguments(index, list(self._readers.pop(index).finish()))
+                    self._add_arguments(index, self._readers.pop(index).finish())
                     self._items.append(delta)
 
     def close(self) -> None:
         """The answer has ended, perhaps in the middle of a call."""
         self._is_closed = True
         for index, reader in self._readers.items():
-            self._add_arguments(index, list(reader.finish()))
+            self._add_arguments(index, reader.finish())
         self._readers = {}
 
     def _add(self, key: TextKey, text: str) -> None:

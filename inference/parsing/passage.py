@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference.domain.message_deltas import MessageDelta, ToolCallBegin, ToolCallEnd
@@ -35,6 +35,7 @@ class Passage:
         self._limits = limits
         self._changes = changes
         self._places: dict[TextKey, int] = {}
+        self._num_passed: dict[TextKey, int] = {}
         self._shown: dict[TextKey, list[str]] = {}
         self._out = DeltaList()
 
@@ -56,9 +57,7 @@ class Passage:
             shown.append(run.text[place:border])
             run.move(border, end, kept)
 
-        for change in self._changes.get(key, ()):
-            if change.end <= base or change.start >= base + size:
-                continue
+        for change in self._changes_in(key, base, base + size):
             start, end = max(0, change.start - base), min(size, change.end - base)
             move(start)
             if change.start < base:
@@ -73,6 +72,18 @@ class Passage:
             place = end
         move(size)
         return kept
+
+    def _changes_in(self, key: TextKey, start: int, end: int) -> Iterator[Change]:
+        changes = self._changes.get(key, ())
+        index = self._num_passed.get(key, 0)
+        while index < len(changes) and changes[index].start < end:
+            if changes[index].end > start:
+                yield changes[index]
+            if changes[index].end > end:
+                # It goes on in the next run.
+                break
+            index += 1
+        self._num_passed[key] = index
 
     def add(self, key: TextKey, text: str) -> None:
         """What nothing stood for."""

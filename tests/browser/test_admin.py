@@ -8,7 +8,7 @@ import pytest
 
 from accounts import keys, services
 from accounts.models import ApiKey
-from tests.browser.conftest import PASSWORD, PHONE
+from tests.browser.conftest import PASSWORD, PHONE, serious_faults
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LISTS = (
@@ -63,6 +63,28 @@ def test_every_list_and_the_steps_of_a_key_are_pages_of_the_theme(root, ann, wat
         shot(page, f"admin-key-{step}-{scheme}")
     page.click("button:has-text('Rotate')")
     assert re.match(r"sk-skippy-", page.input_value("#new-api-key"))
+
+
+def test_axe_finds_nothing_serious(root, ann, watched) -> None:
+    row, _ = services.api_key_create(user=ann, name="laptop")
+    page = watched()
+    page.goto("/admin/")
+    assert serious_faults(page) == []
+    signed_in(page)
+    for name in (
+        "",
+        "accounts/apikey/",
+        "accounts/apikey/add/",
+        f"accounts/apikey/{row.pk}/change/",
+        f"accounts/apikey/{row.pk}/rotate/",
+        "auth/user/add/",
+        "inference/modelrow/add/",
+        "inference/modelprice/add/",
+        "hooks/hookpolicy/add/",
+    ):
+        page.goto(f"/admin/{name}")
+        page.wait_for_load_state("networkidle")
+        assert serious_faults(page) == [], name
 
 
 def test_it_can_be_used_on_a_phone(root, ann, watched, shot) -> None:

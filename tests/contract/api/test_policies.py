@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from tests.contract.api.conftest import LiveService
 
 PATIENCE_S = 20.0
 HI = [{"role": "user", "content": "Say hello."}]
+RECORDED = ("outcome", "error_code", "num_injected_tokens", "metadata", "hook_decisions")
+RECORD = """
+SELECT outcome, error_code, num_injected_tokens, metadata, hook_decisions FROM inference_generationrecord
+WHERE request_id = %s
+"""
 WIRES: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": ("/chat/completions", {"messages": HI, "max_tokens": 8}),
     "completions": ("/completions", {"prompt": "Once upon", "max_tokens": 8}),
@@ -57,10 +63,10 @@ class Policed:
             assert gone.status_code in (200, 204), gone.text
 
     def _settle(self, name: str) -> None:
-        """Wait until the policy is asked: the record of a request then says so, or its metrics."""
+        """Wait until the policy is asked: the metrics then say so."""
         deadline_ts = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_ts:
-            self.ask("chat", max_tokens=2)
+            self.ask("chat", max_tokens=20, ignore_eos=True)
             metrics = httpx.get(f"{self.service.url}/metrics", timeout=10).text
             if f'policy="{name}"' in metrics:
                 return
@@ -74,16 +80,15 @@ class Policed:
 
     def record(self, answer: httpx.Response) -> dict[str, Any]:
         """The record of the request that was answered so."""
-        request_id = answer.headers["x-request-id"]
-        code = (
-            "import json; from inference.models import GenerationRecord as R; "
-            f"r = R.objects.get(request_id='{request_id}'); "
-            "print(json.dumps([r.outcome, r.error_code, r.finish_reason, r.num_injected_tokens, "
-            "r.metadata, r.hook_decisions]))"
-        )
-        shown = self.service.manage("shell", "--no-imports", "-c", code)
-        names = ("outcome", "error_code", "finish_reason", "num_injected_tokens", "metadata", "decisions")
-        return dict(zip(names, json.loads(shown.splitlines()[-1]), strict=True))
+        deadline_ts = time.monotonic() + PATIENCE_S
+        with psycopg.connect(self.service.environment["DATABASE_URL"], autocommit=True) as connection:
+            while time.monotonic() < deadline_ts:
+                # A refusal does not wait until its record is safe.
+                row = connection.execute(RECORD, [answer.headers["x-request-id"]]).fetchone()
+                if row is not None:
+                    return dict(zip(RECORDED, row, strict=True))
+                time.sleep(0.05)
+        raise AssertionError("there is no record of the request")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +127,7 @@ def test_a_denied_request_is_refused_on_every_wire_and_for_this_key_alone(police
         assert policed.service.chat().status_code == 200
     assert (record["outcome"], record["error_code"]) == ("rejected", "permission_denied")
     assert record["metadata"] == {"policy:day": "Monday"}
-    (decision,) = record["decisions"]
+    (decision,) = record["hook_decisions"]
     assert (decision["point"], decision["result"]) == ("before_chat_completion", "applied")
 
 
@@ -138,7 +143,7 @@ def test_text_that_is_put_in_leads_the_answer(policed: Policed, wire: str) -> No
         shown = text_of(wire, answer)
         assert shown.startswith("The answer is: forty-two,") is is_shown, shown
         assert ("forty-two," in stream.text) is is_shown
-        (decision,) = record["decisions"]
+        (decision,) = record["hook_decisions"]
         assert decision["injected_tokens"] == record["num_injected_tokens"] > 3
         assert decision["discarded_tokens"] == 1
         assert answer.json()["usage"]["injected_tokens"] == record["num_injected_tokens"]
@@ -172,7 +177,7 @@ def test_each_choice_is_ruled_by_itself(policed: Policed) -> None:
     assert [choice["finish_reason"] for choice in answer.json()["choices"]] == ["stop", "stop"]
     # The token at which they were ended is in neither.
     assert answer.json()["usage"]["completion_tokens"] == 6
-    assert sorted(decision["choice"] for decision in record["decisions"]) == [0, 1]
+    assert sorted(decision["choice"] for decision in record["hook_decisions"]) == [0, 1]
     assert stream.text.count('"finish_reason":"stop"') == 2
 
 

@@ -31,6 +31,7 @@ from inference.domain.message_deltas import (
     ToolCallBegin,
     ToolCallEnd,
 )
+from inference.domain.phases import PoliciesAsked
 from inference.hooking.asking import PolicyAsking
 from inference.hooking.output_gate import OutputGate
 from inference.parsing.released_tokens import LateTokens, ReleasedTokens, TextTokens
@@ -145,12 +146,27 @@ async def test_a_stream_is_asked_about_when_enough_has_come() -> None:
     assert {one.choice for one in exchange.shown} == {2}
 
 
+async def test_windows_of_which_nothing_came_are_not_told_one_by_one() -> None:
+    phases: list[PoliciesAsked] = []
+    exchange = WordExchange(nothing)
+    asking = PolicyAsking(exchange, request_id="r", note=phases.append)
+    await through(OutputGate(exchange, asking, choice=2, is_stream=True), said(*"0123456789" * 20))
+    assert len(exchange.shown) == 5
+    assert [(one.point, one.num_decisions, one.choice) for one in phases] == [("before_output", 0, 2)]
+
+
 async def test_a_whole_answer_is_asked_about_once() -> None:
     exchange = WordExchange(masking("secret"))
     parts = await through(gate(exchange, is_stream=False), said("a se", "cr", "et" + "." * 500))
     assert content(parts) == "a ***" + "." * 500
     assert len(exchange.shown) == 1
     assert exchange.shown[0].is_last
+
+
+async def test_a_long_answer_is_masked_while_others_go_on() -> None:
+    text = "x" * 50_000 + "secret" + "y" * 50_000
+    parts = await through(gate(WordExchange(masking("secret")), is_stream=False), said(text))
+    assert content(parts) == "x" * 50_000 + "***" + "y" * 50_000
 
 
 async def test_an_empty_answer_is_asked_about_only_where_it_is_whole() -> None:

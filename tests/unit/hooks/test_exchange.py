@@ -567,6 +567,19 @@ async def test_output_is_masked_and_may_end_the_answer():
     assert output.content == "a Secret thing"
 
 
+@pytest.mark.parametrize("mode", [PolicyMode.ENFORCE, PolicyMode.OBSERVE])
+async def test_a_mask_that_finds_nothing_is_no_decision(mode):
+    observer = Observed()
+    mask = MaskText((TextTarget.CONTENT,), words=("secret",))
+    exchange = exchange_of(policy(OUTPUT, mask, mode=mode), observer=observer)
+
+    for content in ("nothing", "a secret", "nothing"):
+        await exchange.before_output(OutputText(choice=0, content=content))
+
+    assert [decision.actions for decision in exchange.decisions] == [("mask_text",)]
+    assert [firing.has_matched for firing in observer.firings] == [False, True, False]
+
+
 async def test_the_most_that_any_policy_wants_is_held_back():
     exchange = exchange_of(policy(OUTPUT, Tag("x"), held_chars=10), policy(OUTPUT, Tag("y"), held_chars=99))
 
