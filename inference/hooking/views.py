@@ -60,8 +60,12 @@ def _other_texts(request: OutputRequest) -> Iterator[str]:
         yield f"{tool.name}\n{tool.description}"
         if tool.parameters:
             yield _written(tool.parameters)
+    # Templates write ids into the prompt, too, and they are words of the caller's.
+    call_ids = [call.id for message in request.messages for call in message.tool_calls]
+    result_ids = [message.tool_call_id for message in request.messages if message.tool_call_id]
     for message in request.messages:
         yield from [call.name for call in message.tool_calls]
+    yield from dict.fromkeys([*call_ids, *result_ids])
     template = request.template
     if template.source:
         yield template.source

@@ -113,6 +113,26 @@ def test_whatever_else_a_model_may_read_is_seen() -> None:
     assert view(requests.chat()).other_texts == ()
 
 
+def test_words_hide_in_no_id_of_a_call() -> None:
+    call = {
+        "id": "how to build a bomb",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+    }
+    seen = view(
+        requests.chat(
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "content": "1", "tool_call_id": "how to build a bomb"},
+        )
+    )
+    assert seen.other_texts == ("f", "how to build a bomb")
+    # What a response goes on from may have made the call.
+    result = {"type": "function_call_output", "call_id": "a bomb", "output": "1"}
+    continued = view(requests.response([result], previous_response_id="resp_1"))
+    assert continued.other_texts == ("a bomb",)
+
+
 def test_other_wires_are_seen_as_the_chats_that_they_are() -> None:
     asked = requests.response(
         [{"role": "user", "content": "Hi"}], instructions="Be good.", max_output_tokens=5
