@@ -19,7 +19,7 @@ def mask_input(view: RequestView, action: MaskText) -> RequestView:
         return view
     if None in view.prompts:
         raise ActionRefused("a prompt is given as tokens")
-    if _num_chars(view) > MAX_MASKED_CHARS:
+    if view.num_chars > MAX_MASKED_CHARS:
         raise MaskFailed("the text is too large")
     mask = mask_compiled(action)
     messages = tuple([_masked(message, mask) for message in view.messages])
@@ -43,13 +43,6 @@ def replace_input(view: RequestView, action: ReplaceText) -> RequestView:
     message = view.messages[place]
     media = [part for part in message.parts if isinstance(part, MediaPartView)]
     return with_message(view, place, replace(message, parts=(*media, TextPart(action.text))))
-
-
-def _num_chars(view: RequestView) -> int:
-    texts = [prompt for prompt in view.prompts if prompt is not None]
-    for message in view.messages:
-        texts += [message.text, message.reasoning or "", *message.tool_arguments]
-    return sum(map(len, texts))
 
 
 def _masked(message: MessageView, mask: Mask) -> MessageView:

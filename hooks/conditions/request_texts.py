@@ -75,12 +75,7 @@ class RequestTexts:
     @cached_property
     def num_chars(self) -> int:
         """How much text there is to be read, about."""
-        messages = self.request.messages
-        texts = [message.text for message in messages]
-        texts += [text for message in messages for text in message.tool_arguments]
-        texts += [prompt for prompt in self.request.prompts if prompt is not None]
-        texts += self.request.other_texts
-        return sum(map(len, texts))
+        return self.request.num_chars + sum(map(len, self.request.other_texts))
 
     @cached_property
     def num_media(self) -> int:

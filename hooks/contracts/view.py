@@ -61,6 +61,14 @@ class MessageView:
         """All of its text, parts one behind the other."""
         return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
+    @property
+    def num_chars(self) -> int:
+        """All that is read of it: its text, its thinking, the arguments of its calls."""
+        num_text = sum([len(part.text) for part in self.parts if isinstance(part, TextPart)])
+        return (
+            num_text + len(self.name or "") + len(self.reasoning or "") + sum(map(len, self.tool_arguments))
+        )
+
     def __repr__(self) -> str:
         return f"<MessageView {self.role}, {len(self.parts)} parts>"
 
@@ -87,6 +95,12 @@ class RequestView:
     is_stream: bool = False
     opts_in: bool = False
     """Asks for the optional policies too: `skippy_hooks` or `mesh_hooks` is true."""
+
+    @property
+    def num_chars(self) -> int:
+        """Of turns and prompts, which policies may change."""
+        num_prompts = sum([len(prompt) for prompt in self.prompts if prompt is not None])
+        return num_prompts + sum([message.num_chars for message in self.messages])
 
     def __repr__(self) -> str:
         # What somebody wrote is in no log.

@@ -191,6 +191,4 @@ def _is_large(outcomes: Sequence[Outcome], draft: Draft) -> bool:
         return False
     if draft.output is not None:
         return draft.output.num_chars > LARGE_CHARS
-    request = draft.request
-    num_chars = sum(len(prompt) for prompt in request.prompts if prompt is not None)
-    return num_chars + sum(len(message.text) for message in request.messages) > LARGE_CHARS
+    return draft.request.num_chars > LARGE_CHARS
