@@ -8,8 +8,12 @@ from dataclasses import replace
 
 from hooks.contracts.actions import Action
 from hooks.contracts.decisions import Decision, DecisionResult
+from hooks.contracts.points import HookPoint
 
 MAX_DECISIONS = 256
+# Why a request or an answer ended is told however much was decided before: nobody may talk it off the record.
+MAX_ENDINGS = 32
+_ENDING_ACTIONS = frozenset({"deny", "stop_generation"})
 MAX_TAGS = 64
 NOT_KEPT = -1
 
@@ -22,12 +26,12 @@ def action_name(action: Action) -> str:
 
 
 class DecisionLog:
-    """In order. Where it is full, the first ones are kept, and those that follow are counted."""
+    """In order. Where it is full, the first ones are kept, and of those that follow only the ones that ended
+    something."""
 
     def __init__(self) -> None:
         self._decisions: list[Decision] = []
         self._tags: dict[str, str] = {}
-        self.num_dropped = 0
 
     def __repr__(self) -> str:
         return f"<DecisionLog of {len(self._decisions)}>"
@@ -42,8 +46,7 @@ class DecisionLog:
 
     def add(self, decision: Decision) -> int:
         """Its place, NOT_KEPT where the log is full."""
-        if len(self._decisions) >= MAX_DECISIONS:
-            self.num_dropped += 1
+        if len(self._decisions) >= MAX_DECISIONS + (MAX_ENDINGS if _is_ending(decision) else 0):
             return NOT_KEPT
         self._decisions.append(decision)
         return len(self._decisions) - 1
@@ -65,3 +68,9 @@ class DecisionLog:
             num_injected_tokens=decision.num_injected_tokens + num_injected,
             num_discarded_tokens=decision.num_discarded_tokens + num_discarded,
         )
+
+
+def _is_ending(decision: Decision) -> bool:
+    if decision.point is HookPoint.TERMINAL or decision.result is DecisionResult.FAILED_CLOSED:
+        return True
+    return decision.result is DecisionResult.APPLIED and not _ENDING_ACTIONS.isdisjoint(decision.actions)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
+from hooks.conditions import RequestTexts
 from hooks.contracts.actions import (
     AddSystemPrompt,
     CallWebhook,
@@ -26,7 +28,7 @@ from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, PolicyMode, PolicyScope
 from hooks.contracts.signals import FirstTokenSignals, WindowRule
 from hooks.contracts.snapshots import UNREAD
-from hooks.contracts.view import OutputText
+from hooks.contracts.view import MessageView, OutputText, RequestView, TextPart
 from hooks.contracts.webhooks import WebhookAnswer, WebhookFailed
 from hooks.exchange import decision_log
 from tests.hook_parts import (
@@ -364,6 +366,40 @@ async def test_a_large_text_is_read_and_masked_beside_the_event_loop():
     assert turns > 1
 
 
+@pytest.mark.parametrize("field", ["reasoning", "tool_arguments", "prompts"])
+async def test_large_text_is_masked_beside_the_event_loop_wherever_it_stands(field):
+    text = '"' + "ｘ " * 40_000 + 'bomb"'
+    exchange = exchange_of(policy(BEFORE, MaskText((TextTarget.INPUT,), words=("bomb",))))
+    turn = MessageView("assistant", (TextPart("Hi"),))
+    view = {
+        "reasoning": RequestView("e", "m", messages=(replace(turn, reasoning=text),)),
+        "tool_arguments": RequestView("e", "m", messages=(replace(turn, tool_arguments=(text,)),)),
+        "prompts": RequestView("e", "m", prompts=(text,)),
+    }[field]
+    turns = 0
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    effective = await exchange.before(view)
+    counting.cancel()
+
+    assert effective is not view
+    assert effective.num_chars == len(text) - len("bomb") + len("***") + 2 * len(view.messages)
+    assert turns > 1
+
+
+async def test_all_that_is_read_counts_where_reading_is_put_on_a_thread():
+    turn = MessageView("tool", (TextPart("ab"),), name="c", reasoning="defg", tool_arguments=("hi", "jkl"))
+    view = RequestView("e", "m", messages=(turn, turn), prompts=("mn", None), other_texts=("op",))
+
+    assert (turn.num_chars, view.num_chars, RequestTexts(view).num_chars) == (12, 26, 28)
+
+
 async def test_webhooks_of_a_point_run_at_the_same_time_and_stand_where_their_call_stands():
     both = asyncio.Event()
 
@@ -637,6 +673,37 @@ async def test_decisions_are_bounded_and_the_first_ones_are_kept():
     assert verdict.decision_places == (decision_log.NOT_KEPT,)
     exchange.note_injection(decision_log.NOT_KEPT, num_injected=1, num_discarded=1)
     assert exchange.decisions[-1].num_injected_tokens == 0
+
+
+@pytest.mark.parametrize("ending", ["denied", "stopped", "failed", "terminal"])
+async def test_what_ended_a_request_is_recorded_however_much_was_decided_before(ending):
+    end = {
+        "denied": policy(OUTPUT, Deny("no")),
+        "stopped": policy(OUTPUT, StopGeneration(StopReason.STOP)),
+        "failed": policy(OUTPUT, Tag("t"), condition="request.metadata.nothing == 'x'"),
+        "terminal": policy(TERMINAL, Tag("t")),
+    }[ending]
+    exchange = exchange_of(policy(MID, InjectText("x")), end)
+    for _ in range(decision_log.MAX_DECISIONS + 10):
+        await exchange.mid_generation(window(), choice=0)
+
+    with contextlib.suppress(HookDenied, HookFailed):
+        await exchange.before_output(OutputText(choice=0, content="a"))
+    exchange.conclude(TerminalOutcome(kind="success", status=200))
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert len(exchange.decisions) == decision_log.MAX_DECISIONS + 1
+    assert exchange.decisions[-1].point is end.point
+
+
+async def test_a_stream_that_ends_again_and_again_is_bounded_too():
+    exchange = exchange_of(policy(MID, StopGeneration(StopReason.STOP)))
+
+    for _ in range(decision_log.MAX_DECISIONS + decision_log.MAX_ENDINGS + 10):
+        await exchange.mid_generation(window(), choice=0)
+
+    assert len(exchange.decisions) == decision_log.MAX_DECISIONS + decision_log.MAX_ENDINGS
 
 
 async def test_tags_are_bounded():
