@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hooks.action_form import MAX_ACTIONS, action_read, action_schema, action_written, actions_read
@@ -199,6 +199,8 @@ json_values = st.recursive(
 names = st.sampled_from(sorted({one.name for form in ACTION_FORMS for one in form.fields}))
 
 
+# The values are many small draws, slow ones on a busy machine.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kind=st.sampled_from([form.kind for form in ACTION_FORMS]),
     given_fields=st.dictionaries(names, json_values, max_size=6),
