@@ -39,7 +39,7 @@ ANYWHERE = (
     "request.max_tokens > 100000",
     'principal.team == "interns" && request.n > 1',
     'text.folded.contains("pipe bomb {}")',
-    'has_word(text.folded, "Nerve agent {}")',
+    'has_word(text.input, "Nerve agent {}")',
     'text.last_user.matches("(?i)card[ -]number {}")',
     'request.tools.exists(name, name == "shell-{}")',
     '"project" in request.metadata && request.metadata["project"] == "p{}"',
@@ -48,7 +48,7 @@ ANYWHERE = (
 OWN: Mapping[HookPoint, tuple[str, ...]] = {
     HookPoint.AFTER_PREFILL: ("signals.entropy > 9.0", "signals.margin < 0.0"),
     HookPoint.MID_GENERATION: ("signals.num_repetitions > 99", "signals.mean_entropy > 9.0"),
-    HookPoint.OUTPUT: ('output.folded.contains("forbidden {}")', 'has_word(output.folded, "Secret {}")'),
+    HookPoint.OUTPUT: ('output.folded.contains("forbidden {}")', 'has_word(output.content, "Secret {}")'),
     HookPoint.TERMINAL: ('outcome.kind == "no kind {}"',),
 }
 SENTENCE = "The quick brown fox jumps over the lazy dog, and then does it again. "

@@ -65,6 +65,7 @@ PLACES: tuple[PlaceGroup, ...] = (
         "Policies",
         (
             Place("Policies", "admin:hooks_hookpolicy_changelist", "policy", "hooks.view_hookpolicy"),
+            Place("Decisions", "console:decisions", "gavel", "inference.view_generationrecord"),
             Place("Webhooks", "admin:hooks_webhook_changelist", "webhook", "hooks.view_webhook"),
         ),
     ),

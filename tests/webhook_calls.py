@@ -49,7 +49,14 @@ REQUEST = RequestView(
 )
 FIRST_TOKEN = FirstTokenSignals(entropy=3.25, margin=0.125)
 WINDOW = WindowSignals(40, 16, 2.0, 4.5, 0.5, 0.1, 3, 1, rules=(0, 2))
-OUTPUT = OutputText(1, "output-words", "reasoning-words", {0: '{"b": "output-arguments"}'}, 7, False)
+OUTPUT = OutputText(
+    1,
+    "output-words",
+    "reasoning-words",
+    {0: '{"b": "output-arguments"}'},
+    tool_names={0: "output-tool"},
+    num_released_chars=7,
+)
 OUTCOME = TerminalOutcome("error", 502, "message-words", ("outcome-words",))
 
 

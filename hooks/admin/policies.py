@@ -72,6 +72,12 @@ class HookPolicyAdmin(HistoryPage, ModelAdmin):
             row.missing = missing
         return changelist
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        field = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if db_field.name == "order":  # in the list there is no label beside it
+            field.widget.attrs["aria-label"] = "Order"
+        return field
+
     @admin.display(description="trouble")
     def trouble(self, obj: HookPolicy) -> str:
         """A row that cannot be read, or whom it names in vain."""

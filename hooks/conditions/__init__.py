@@ -5,6 +5,7 @@ lexing         what it does speak of, and how deeply
 compiling      expressions checked, compiled and kept
 moment         what is known at one firing
 request_texts  the request's texts as they are asked for
+word_search    words that are looked for in texts
 context        all of it as values for CEL
 """
 
@@ -12,6 +13,7 @@ from hooks.conditions.compiling import (
     MAX_CONDITION_CHARS,
     Condition,
     ConditionProblem,
+    Needs,
     condition_check,
     condition_compiled,
     conditions_joined,
@@ -30,6 +32,7 @@ __all__ = [
     "ConditionProblem",
     "Context",
     "Moment",
+    "Needs",
     "RequestTexts",
     "Variable",
     "condition_check",

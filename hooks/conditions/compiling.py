@@ -11,15 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
+from operator import or_
 from typing import Any
 
 from cel_expr_python import cel
 
-from hooks.conditions.lexing import Outline, outline_of
+from hooks.conditions.lexing import Outline, line_and_column, outline_of
 from hooks.conditions.variables import VARIABLE_BY_NAME, cel_type, variables_at
+from hooks.conditions.word_search import ANSWERS, FUNCTION, SearchMisspelt, WordSearch, searches_taken_out
 from hooks.contracts.points import HookPoint
-from hooks.matching import has_word
 
 MAX_CONDITION_CHARS = 4096
 MAX_DEPTH = 24
@@ -41,12 +42,26 @@ class ConditionProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What is to be known to evaluate: names of variables, and words that are looked for in texts."""
+
+    variables: frozenset[str] = frozenset()
+    searches: frozenset[WordSearch] = frozenset()
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(self.variables | other.variables, self.searches | other.searches)
+
+    def __bool__(self) -> bool:
+        return bool(self.variables or self.searches)
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
-    """`variables` are the names that it may read."""
+    """`text` is what is evaluated: as it was written, but for its searches, which stand there as answers."""
 
     text: str
     point: HookPoint
-    variables: frozenset[str]
+    needs: Needs
     expression: Any = field(repr=False, compare=False)
 
 
@@ -86,19 +101,30 @@ def conditions_joined(conditions: Sequence[Condition]) -> Condition | None:
         expression = environment(point).compile(text)
     except RuntimeError:
         return None
-    return Condition(text, point, frozenset().union(*[one.variables for one in conditions]), expression)
+    return Condition(text, point, reduce(or_, [one.needs for one in conditions]), expression)
 
 
 @cache
 def environment(point: HookPoint) -> cel.Env:
-    """What an expression can name at this point; each its own, so that one that reads what is not known
-    there does not compile."""
-    string = cel.Type.STRING
-    overload = cel.Overload("has_word_string_string", cel.Type.BOOL, [string, string], False, has_word)
-    return cel.NewEnv(
-        variables={name: cel_type(variable.cel_type) for name, variable in variables_at(point).items()},
-        functions=[cel.FunctionDecl("has_word", [overload])],
-    )
+    """What an expression can name at this point, once its searches have been taken out."""
+    answers = cel.Type.Map(cel.Type.STRING, cel.Type.BOOL)
+    return cel.NewEnv(variables={**_types(point), ANSWERS: answers})
+
+
+@cache
+def _written_environment(point: HookPoint) -> cel.Env:
+    """What can be named in what somebody writes; each point its own, so that an expression that reads what
+    is not known there does not compile."""
+    string, words = cel.Type.STRING, cel.Type.List(cel.Type.STRING)
+    overloads = [
+        cel.Overload(f"{FUNCTION}_{name}", cel.Type.BOOL, [string, kind], False)
+        for name, kind in (("word", string), ("words", words))
+    ]
+    return cel.NewEnv(variables=_types(point), functions=[cel.FunctionDecl(FUNCTION, overloads)])
+
+
+def _types(point: HookPoint) -> dict[str, cel.Type]:
+    return {name: cel_type(variable.cel_type) for name, variable in variables_at(point).items()}
 
 
 @lru_cache(maxsize=1024)
@@ -114,16 +140,25 @@ def _compiled(text: str, point: HookPoint) -> Condition | tuple[ConditionProblem
     if outline.loop_depth > MAX_LOOP_DEPTH:
         return (ConditionProblem(f"Comprehensions nest more than {MAX_LOOP_DEPTH} deep."),)
     try:
-        expression = environment(point).compile(text)
+        kind = _written_environment(point).compile(text).return_type()
     except RuntimeError as error:
         return _problems(str(error), outline, point)
-    if expression.return_type() != cel.Type.BOOL:
-        kind = expression.return_type().name().lower()
-        return (ConditionProblem(f"It has to be true or false; this is of type {kind}."),)
+    if kind != cel.Type.BOOL:
+        return (ConditionProblem(f"It has to be true or false; this is of type {kind.name().lower()}."),)
     known = variables_at(point)
-    names = frozenset(name for path, _, _ in outline.paths if (name := _variable(path, known)))
-    problem = _tried(expression, point, names)
-    return (problem,) if problem else Condition(text, point, names, expression)
+    try:
+        evaluated, searches = searches_taken_out(text, known)
+    except SearchMisspelt as error:
+        return (ConditionProblem(f"{error.message}.", *line_and_column(text, error.place)),)
+    paths = outline_of(evaluated).paths
+    names = frozenset(name for path, _, _ in paths if (name := _variable(path, known)))
+    try:
+        expression = environment(point).compile(evaluated)
+    except RuntimeError:
+        return (ConditionProblem("It nests too deeply, or cannot be read."),)
+    condition = Condition(evaluated, point, Needs(names, frozenset(searches)), expression)
+    problem = _tried(condition)
+    return (problem,) if problem else condition
 
 
 def _variable(path: str, known: Any) -> str | None:
@@ -158,23 +193,21 @@ def _said(message: str) -> str:
     return message[:300] + "."
 
 
-def _tried(expression: Any, point: HookPoint, names: frozenset[str]) -> ConditionProblem | None:
+def _tried(condition: Condition) -> ConditionProblem | None:
     """Patterns are read when they are first used: an expression with a wrong one would fail each time."""
     nothing: dict[str, Any] = {
         "string": "", "bool": False, "int": 0, "double": 0.0, "list(string)": [],
         "map(string, string)": {}, "map(string, dyn)": {},
     }  # fmt: skip
-    known = variables_at(point)
+    known = variables_at(condition.point)
+    values = {name: nothing[known[name].cel_type] for name in condition.needs.variables}
+    values[ANSWERS] = {search.key: False for search in condition.needs.searches}
     try:
-        value = expression.eval(
-            environment(point).Activation({name: nothing[known[name].cel_type] for name in names})
-        )
+        value = condition.expression.eval(environment(condition.point).Activation(values)).value()
     except RuntimeError as error:
         return ConditionProblem(f"It cannot be evaluated: {_said(str(error))}")
-    if isinstance(value.value(), bool):
-        return None
-    said = str(value.value())
-    if "invalid regular expression" in said:
+    said = str(value)
+    if not isinstance(value, bool) and "invalid regular expression" in said:
         return ConditionProblem(_said(said[said.index("invalid regular expression") :]))
-    # Anything else (a name that is in no map, a division) may be right for a request that has something.
+    # Any other error (a name that is in no map, a division) may be right for a request that has something.
     return None

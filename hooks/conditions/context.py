@@ -7,13 +7,13 @@ MAX_ITEMS is not handed over, and a condition that reads it fails, so that its p
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import Any
 
-from hooks.conditions.compiling import Condition, environment
+from hooks.conditions.compiling import Condition, Needs, environment
 from hooks.conditions.moment import Moment
 from hooks.conditions.request_texts import MAX_TEXT_BYTES, TextTooLarge
 from hooks.conditions.variables import variables_at
+from hooks.conditions.word_search import ANSWERS, WordSearch
 
 logger = logging.getLogger(__name__)
 
@@ -30,17 +30,17 @@ class ConditionFailed(Exception):
 
 
 class Context:
-    """Made for one firing: `names` are all that its conditions may read."""
+    """Made for one firing: `needs` are those of all its conditions."""
 
-    __slots__ = ("_activation", "_faults", "_moment", "_names", "_values")
+    __slots__ = ("_activation", "_faults", "_moment", "_needs", "_values")
 
-    def __init__(self, moment: Moment, names: Iterable[str]) -> None:
+    def __init__(self, moment: Moment, needs: Needs) -> None:
         self._moment = moment
-        self._names = names
+        self._needs = needs
         self._values: dict[str, Any] | None = None
         self._activation: Any = None
-        # Names without a value, and why.
-        self._faults: dict[str, str] = {}
+        # What has no value, and why.
+        self._faults: dict[str | WordSearch, str] = {}
 
     def prepare(self) -> None:
         """Makes the values now, on whatever thread this is: for large texts it takes some milliseconds."""
@@ -50,13 +50,12 @@ class Context:
     def holds(self, condition: Condition) -> bool:
         """Raises ConditionFailed."""
         if self._activation is None:
-            # On this thread: functions of ours work only where their activation was made.
             self.prepare()
             self._activation = environment(self._moment.point).Activation(self._values)
         if self._faults:
-            for name in condition.variables:
-                if name in self._faults:
-                    raise ConditionFailed(self._faults[name])
+            for need in (*condition.needs.variables, *condition.needs.searches):
+                if need in self._faults:
+                    raise ConditionFailed(self._faults[need])
         try:
             value = condition.expression.eval(self._activation).value()
         except RuntimeError as error:
@@ -68,18 +67,31 @@ class Context:
         raise ConditionFailed("the condition has an error")
 
     def _read(self) -> dict[str, Any]:
-        known = variables_at(self._moment.point)
+        moment = self._moment
+        known = variables_at(moment.point)
         values: dict[str, Any] = {}
-        for name in self._names:
+        for name in self._needs.variables:
             try:
-                values[name] = _bounded(known[name].value(self._moment))
-            except TextTooLarge:
-                self._faults[name] = "the input is too large"
+                values[name] = _bounded(known[name].value(moment))
             except Exception as error:
-                # Its message may hold what somebody wrote.
-                logger.error("A condition's %s could not be read: %s", name, type(error).__name__)
-                self._faults[name] = "the input cannot be read"
+                self._faults[name] = _fault(error)
+        answers: dict[str, bool] = {}
+        for search in self._needs.searches:
+            try:
+                answers[search.key] = search.answer(moment)
+            except Exception as error:
+                self._faults[search] = _fault(error)
+        if answers:
+            values[ANSWERS] = answers
         return values
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, TextTooLarge):
+        return "the input is too large"
+    # Its message may hold what somebody wrote.
+    logger.error("What a condition reads could not be made: %s", type(error).__name__)
+    return "the input cannot be read"
 
 
 def _bounded(value: Any) -> Any:

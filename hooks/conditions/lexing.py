@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*)
@@ -39,7 +40,7 @@ def outline_of(expression: str) -> Outline:
     path = ""
     place = 0
     ends_with_dot = False
-    for kind, word, start in _tokens(expression):
+    for kind, word, start in tokens_of(expression):
         if kind == "name" and path and ends_with_dot:
             path += f".{word}"
             ends_with_dot = False
@@ -54,7 +55,7 @@ def outline_of(expression: str) -> Outline:
         elif word in (")", "]", "}") and brackets:
             brackets.pop()
         if path and path[0] != ".":
-            paths.append((path, *_line_and_column(expression, place)))
+            paths.append((path, *line_and_column(expression, place)))
         # What follows a bracket or a text by a dot is a member of what no name is: `(a).map`.
         path = ""
         ends_with_dot = False
@@ -63,16 +64,25 @@ def outline_of(expression: str) -> Outline:
         elif word in (")", "]", "}") or kind == "text":
             path = "."
     if path and path[0] != ".":
-        paths.append((path, *_line_and_column(expression, place)))
+        paths.append((path, *line_and_column(expression, place)))
     return Outline(tuple(paths), depth, loop_depth)
 
 
-def _tokens(expression: str) -> Iterator[tuple[str, str, int]]:
+class Token(NamedTuple):
+    """`kind` is text (in quotes), name, number or sign; `start` its place."""
+
+    kind: str
+    text: str
+    start: int
+
+
+def tokens_of(expression: str) -> Iterator[Token]:
+    """Without comments."""
     for match in _TOKEN.finditer(expression):
         kind = match.lastgroup or ""
         if kind != "comment":
-            yield kind, match.group(), match.start()
+            yield Token(kind, match.group(), match.start())
 
 
-def _line_and_column(text: str, place: int) -> tuple[int, int]:
+def line_and_column(text: str, place: int) -> tuple[int, int]:
     return text.count("\n", 0, place) + 1, place - (text.rfind("\n", 0, place) + 1) + 1

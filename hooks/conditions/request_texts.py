@@ -28,6 +28,8 @@ class RequestTexts:
 
     def __init__(self, request: RequestView) -> None:
         self.request = request
+        self.answers: dict[str, bool] = {}
+        """What was looked for in these texts, by the search's key."""
 
     def __repr__(self) -> str:
         return f"<RequestTexts of {self.request!r}>"
@@ -57,6 +59,10 @@ class RequestTexts:
     @cached_property
     def folded_input(self) -> str:
         return folded_within_bounds(self.input_text)
+
+    @cached_property
+    def folded_system(self) -> str:
+        return folded_within_bounds(self.system_text)
 
     @cached_property
     def folded_user(self) -> str:

@@ -45,9 +45,7 @@ SHIPPED: tuple[ExamplePolicy, ...] = (
             policy_id=-1,
             name="block-topics",
             point=HookPoint.BEFORE,
-            condition=(
-                '["pipe bomb", "nerve agent", "credit card dump"].exists(topic, has_word(text.folded, topic))'
-            ),
+            condition=('has_word(text.input, ["pipe bomb", "nerve agent", "credit card dump"])'),
             actions=(
                 Deny("This service does not answer questions about this topic.", code="topic_blocked"),
                 Tag("blocked", "topic"),

@@ -36,8 +36,8 @@ async def evaluated(
     webhooks: WebhookCaller,
 ) -> list[Outcome]:
     """One outcome for each of `policies`, which are some of `group`, in their order."""
-    context = Context(moment, group.variables)
-    if group.variables and moment.num_chars > LARGE_CHARS:
+    context = Context(moment, group.needs)
+    if group.needs and moment.num_chars > LARGE_CHARS:
         await asyncio.to_thread(context.prepare)
     outcomes: list[Outcome] = []
     begin_ts = time.perf_counter()

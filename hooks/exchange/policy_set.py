@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
-from hooks.conditions import Condition, condition_compiled
+from hooks.conditions import Condition, Needs, condition_compiled
 from hooks.contracts.actions import ACTIONS_AT, CallWebhook, MaskText
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import Policy, PolicyMode
@@ -33,7 +34,7 @@ class PolicyGroup:
     """The policies of one point in their order, and all that their conditions may read."""
 
     policies: tuple[CompiledPolicy, ...]
-    variables: frozenset[str]
+    needs: Needs
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,8 +65,8 @@ class PolicySet:
 
 @lru_cache(maxsize=256)
 def _group(policies: tuple[CompiledPolicy, ...]) -> PolicyGroup:
-    conditions = [one.condition for one in policies if one.condition is not None]
-    return PolicyGroup(policies, frozenset().union(*[condition.variables for condition in conditions]))
+    needs = [one.condition.needs for one in policies if one.condition is not None]
+    return PolicyGroup(policies, reduce(or_, needs, Needs()))
 
 
 def _compiled(policy: Policy) -> CompiledPolicy:

@@ -8,7 +8,7 @@ masks     all of them together, and what stands in their place
 from hooks.matching.masks import MAX_MASKED_CHARS, Mask, MaskFailed, mask_compiled
 from hooks.matching.readings import Reading, folded, reading_of, unescaped
 from hooks.matching.spans import Span
-from hooks.matching.words import has_word
+from hooks.matching.words import has_needle, has_word, needle_of
 
 __all__ = [
     "MAX_MASKED_CHARS",
@@ -17,8 +17,10 @@ __all__ = [
     "Reading",
     "Span",
     "folded",
+    "has_needle",
     "has_word",
     "mask_compiled",
+    "needle_of",
     "reading_of",
     "unescaped",
 ]

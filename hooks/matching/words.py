@@ -27,13 +27,18 @@ def needle_of(word: str) -> str:
 def has_word(text: str, word: str) -> bool:
     """Whether `text`, which is folded, has `word`, which need not be."""
     needle = needle_of(word)
-    return bool(needle) and next(word_spans(text, needle), None) is not None
+    return bool(needle) and has_needle(text, needle)
+
+
+def has_needle(text: str, needle: str) -> bool:
+    """The same of both folded, and not empty."""
+    return any(_is_whole(text, span) for span in _letter_spans(text, needle))
 
 
 def word_spans(text: str, needle: str) -> Iterator[Span]:
     """Where `needle` stands in `text`, both folded; any run of white space is as good as one space."""
     found = _phrase_spans(text, needle) if " " in needle else _letter_spans(text, needle)
-    return (span for span in found if not (_is_inside(text, span.start) or _is_inside(text, span.end)))
+    return (span for span in found if _is_whole(text, span))
 
 
 def _letter_spans(text: str, needle: str) -> Iterator[Span]:
@@ -49,6 +54,10 @@ def _phrase_spans(text: str, needle: str) -> Iterator[Span]:
     while match is not None:
         yield Span(*match.span())
         match = phrase.search(text, match.start() + 1)
+
+
+def _is_whole(text: str, span: Span) -> bool:
+    return not (_is_inside(text, span.start) or _is_inside(text, span.end))
 
 
 def _is_inside(text: str, place: int) -> bool:

@@ -88,6 +88,7 @@ class OutputFields(msgspec.Struct, frozen=True):
     content: str
     reasoning: str
     arguments: Mapping[int, str]
+    tools: Mapping[int, str]
     num_released_chars: int
     is_last: bool
 
@@ -215,7 +216,12 @@ def _output(call: WebhookCall) -> OutputFields | UnsetType:
     if given is None:
         return UNSET
     return OutputFields(
-        given.content, given.reasoning, given.arguments, given.num_released_chars, given.is_last
+        given.content,
+        given.reasoning,
+        given.arguments,
+        given.tool_names,
+        given.num_released_chars,
+        given.is_last,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,9 @@ from skippy_site.supervisor.postgres_programs import postgres_programs
 from skippy_site.supervisor.problems import AlreadyRunning
 from skippy_site.supervisor.system_account import ACCOUNT_NAME
 
-_OWN_NAME = re.compile(r"skippy-\d{8}-\d{6}\.tar")
+_OWN_NAME = re.compile(r"skippy-\d{8}-\d{6}\.tar(?P<partial>\.partial)?")
+# What a killed backup left is nobody's after that; one that is being made was written to since.
+_ABANDONED_S = 3600.0
 
 
 async def make_backup(
@@ -64,7 +67,7 @@ async def make_backup(
         writer.give_up()
     console.line(f"{target} has all of it ({size_text(target.stat().st_size)}); it holds secrets: keep it so")
     if num_kept is not None:
-        _remove_older(target, num_kept, console)
+        remove_older(target, num_kept, console)
     return target
 
 
@@ -123,10 +126,13 @@ def _target(state: StateFolder, target: Path | None, made_at: datetime) -> Path:
     return folder / f"skippy-{made_at:%Y%m%d-%H%M%S}.tar"
 
 
-def _remove_older(target: Path, num_kept: int, console: Console) -> None:
+def remove_older(target: Path, num_kept: int, console: Console) -> None:
     """Once the new one is there, and only files that are called as those without a name of their own are."""
-    named = sorted([path for path in target.parent.iterdir() if _OWN_NAME.fullmatch(path.name)])
-    for path in named[: max(0, len(named) - num_kept)]:
+    found = [(path, _OWN_NAME.fullmatch(path.name)) for path in sorted(target.parent.iterdir())]
+    whole = [path for path, name in found if name is not None and not name["partial"]]
+    parts = [path for path, name in found if name is not None and name["partial"]]
+    abandoned = [path for path in parts if time.time() - path.stat().st_mtime > _ABANDONED_S]
+    for path in [*whole[: max(0, len(whole) - num_kept)], *abandoned]:
         if path != target:
             path.unlink(missing_ok=True)
             console.line(f"{path.name} was removed")

@@ -21,7 +21,7 @@ from tests.integration.supervisor.running_service import RunningService
 from tests.model.tiny_model import write_tiny_model
 from tests.model_files import default_model_path
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 KEY = re.compile(r"sk-skippy-\w{49}")
 
@@ -68,7 +68,7 @@ def manage(service: RunningService, *arguments: str) -> str:
         env={"PATH": "/usr/bin:/bin", "SKIPPY_HOME": str(service.state.root)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,7 +76,7 @@ def manage(service: RunningService, *arguments: str) -> str:
 
 
 def test_backup_wipe_restore_the_same_numbers_and_keys(service: RunningService, folder: Path) -> None:
-    service.start()
+    service.start(limit_s=120)
     (key,) = KEY.findall(service.output)
     for _ in range(3):
         assert chat(service, key) == 200
@@ -101,7 +101,7 @@ def test_backup_wipe_restore_the_same_numbers_and_keys(service: RunningService, 
 
     shutil.rmtree(service.state.root)
     manage(service, "restore", str(target))
-    service.start()
+    service.start(limit_s=120)
     assert KEY.findall(service.output) == []
     assert usage(service, key) == before
     assert chat(service, key) == 200

@@ -24,7 +24,7 @@ from skippy_site.state import CHECKOUT, StateFolder
 from skippy_site.supervisor.console import Console
 from skippy_site.supervisor.postgres_location import current_location
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 ACCOUNT = "nobody"
 RECORDS = """
@@ -86,7 +86,7 @@ def manage(state: StateFolder, *arguments: str, **more: str) -> Any:
         env=environment(state, **more),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=True,
     )
     return json.loads(done.stdout)
@@ -100,7 +100,7 @@ def ask(state: StateFolder, *arguments: str, **more: str) -> subprocess.Complete
         env=environment(state, **more),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import connection
 from django.template.loader import render_to_string
@@ -387,3 +388,23 @@ def test_navigation_leads_where_one_may_go(as_ann, operator, admin_client) -> No
     assert places(as_ann) == places(operator) == own
     assert own < places(admin_client) >= {"Keys", "Users", "Teams", "Models", "Alerts", "History"}
     assert "Keys" in places(signed_in(User.objects.create_superuser("root", password="x")))
+
+
+@pytest.mark.parametrize("model", admin.site._registry, ids=lambda model: model._meta.label_lower)
+def test_lists_of_the_admin_take_few_queries(admin_client, model) -> None:
+    address = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    with CaptureQueriesContext(connection) as captured:
+        assert admin_client.get(address).status_code == 200
+    assert len(captured) <= 15
+    assert not any("count(*)" in one["sql"].lower() and "generationrecord" in one["sql"] for one in captured)
+
+
+async def test_pages_files_and_downloads_under_asgi(async_client) -> None:
+    root = await User.objects.acreate_superuser("root", password="x")
+    await async_client.aforce_login(root)
+    page = await async_client.get(f"{USAGE}?range=today")
+    assert (page.status_code, "unsafe" in page["Content-Security-Policy"]) == (200, False)
+    served = await async_client.get(static("skippy/console.css"))
+    assert b"".join([part async for part in served.streaming_content]).startswith(b"/* The pages")
+    log = await async_client.get(reverse("console:requests_csv"))
+    assert b"".join([part async for part in log.streaming_content]).startswith(b"user_id,user,key_id")

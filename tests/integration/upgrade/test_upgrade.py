@@ -19,7 +19,7 @@ from psycopg import sql
 from accounts.keys import digest_of
 from skippy_site.state import CHECKOUT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480), pytest.mark.django_db]
 
 HERE = Path(__file__).resolve().parent
 # Of the administrator, of ann, and of ann's that was revoked.

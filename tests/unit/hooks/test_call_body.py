@@ -89,6 +89,7 @@ def test_the_parts_as_they_are_documented():
     assert "rules" not in window
     output = json.loads(encoded(webhook_call(HookPoint.OUTPUT), *BodyPart))["output"]
     assert output["arguments"] == {"0": '{"b": "output-arguments"}'}
+    assert (output["tools"], output["num_released_chars"]) == ({"0": "output-tool"}, 7)
     assert json.loads(encoded(webhook_call(HookPoint.TERMINAL)))["outcome"] == {
         "kind": "error",
         "status": 502,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from hooks.conditions import (
     RequestTexts,
     condition_check,
     condition_compiled,
+    conditions_joined,
     variables_at,
 )
 from hooks.conditions.context import MAX_ITEMS
@@ -40,7 +43,7 @@ def holds(expression: str, at: Moment | None = None) -> bool:
     assert condition_check(expression, at.point) == ()
     condition = condition_compiled(expression, at.point)
     assert condition is not None
-    return Context(at, condition.variables).holds(condition)
+    return Context(at, condition.needs).holds(condition)
 
 
 def messages(expression: str, point: HookPoint = BEFORE) -> list[str]:
@@ -240,7 +243,7 @@ def test_only_what_an_expression_reads_is_handed_over(expression, names):
     condition = condition_compiled(expression, BEFORE)
 
     assert condition is not None
-    assert condition.variables == names
+    assert condition.needs.variables == names
 
 
 def test_nesting_is_counted_where_it_is():
@@ -293,7 +296,7 @@ def test_an_input_that_is_too_large_fails_those_who_read_it_and_only_those(view,
     large, other = condition_compiled(expression, BEFORE), condition_compiled("request.n == 1", BEFORE)
     assert large is not None
     assert other is not None
-    context = Context(moment(view), large.variables | other.variables)
+    context = Context(moment(view), large.needs | other.needs)
 
     with pytest.raises(ConditionFailed, match="the input is too large"):
         context.holds(large)
@@ -314,12 +317,83 @@ def test_a_value_that_cannot_be_made_fails_those_who_read_it_and_only_those():
     assert other is not None
     context = Context(
         Moment(point=BEFORE, caller=CALLER, model="m", texts=Broken(chat("hi"))),
-        broken.variables | other.variables,
+        broken.needs | other.needs,
     )
 
     assert context.holds(other)
     with pytest.raises(ConditionFailed, match="the input cannot be read"):
         context.holds(broken)
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_found"),
+    [
+        ('has_word(text.input, "BOMB")', True),
+        ("has_word(text.folded, 'bomb')", True),
+        ('has_word( text . user , """Bomb""" ) // here', True),
+        ("has_word(text.input, ['gun', 'b\\u200bomb'])", True),
+        ("has_word(text.input, [r'gun', 'knife',])", False),
+        ('has_word(text.system, "bomb")', False),
+        ("!has_word(text.last_user, 'bom') && has_word(text.input, 'bomb')", True),
+        ("[1, 2].exists(n, n == request.n && has_word(text.input, 'bomb'))", True),
+    ],
+)
+def test_words_are_looked_for_in_any_text_however_either_is_written(expression, is_found):
+    assert holds(expression, moment(chat("a ｂｏ\u0336ｍｂ"))) is is_found
+
+
+@pytest.mark.parametrize(
+    ("expression", "said_of_it", "line", "column"),
+    [
+        ("true &&\n has_word(text.input, request.model)", "It is written has_word", 2, 2),
+        ("['a'].exists(w, has_word(text.input, w))", "It is written has_word", 1, 17),
+        ("has_word('text', 'a')", "is no text here", 1, 1),
+        ("has_word(text.input + text.user, 'a')", "is no text here", 1, 1),
+        ("has_word(text.input, 'a' + 'b')", "It is written has_word", 1, 1),
+        ("has_word(text.input, ['a', request.model])", "It is written has_word", 1, 1),
+        ("has_word(text.input, [])", "It is written has_word", 1, 1),
+        ("has_word(text.input, '')", "nothing that could be seen", 1, 1),
+        ("has_word(text.input, ['a', '\u200b'])", "nothing that could be seen", 1, 1),
+        ("has_word(request.n, 'a')", "no matching overload", 1, 9),
+        ("has_word(text.input)", "undeclared reference to 'has_word'", 1, 9),
+        ("__words['x']", "undeclared reference to '__words'", 1, 1),
+    ],
+)
+def test_a_search_that_is_written_otherwise_says_so(expression, said_of_it, line, column):
+    problem = condition_check(expression, BEFORE)[0]
+
+    assert said_of_it in problem.message
+    assert (problem.line, problem.column) == (line, column)
+
+
+def test_searches_are_joined_with_the_rest():
+    first = condition_compiled("has_word(text.input, 'one') // first", BEFORE)
+    second = condition_compiled("has_word(text.input, 'two') && request.n == 1", BEFORE)
+    assert first is not None
+    assert second is not None
+    joined = conditions_joined([first, second])
+    assert joined is not None
+
+    assert Context(moment(chat("two")), joined.needs).holds(joined)
+    assert not Context(moment(chat("three")), joined.needs).holds(joined)
+
+
+def test_a_text_that_was_looked_through_is_not_kept():
+    """A binding that counts its references wrong keeps each text for good."""
+    condition = condition_compiled(
+        "has_word(text.input, 'x') || text.input.contains('y') || 'z' in request.metadata", BEFORE
+    )
+    assert condition is not None
+
+    def evaluate() -> int:
+        for _ in range(800):
+            at = moment(chat("a" * 100_000, metadata={"k": "b" * 10_000}))
+            assert not Context(at, condition.needs).holds(condition)
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    before = evaluate()
+
+    assert evaluate() - before < 30_000_000
 
 
 def test_nothing_hides_behind_a_nul():
@@ -345,9 +419,7 @@ def test_values_are_made_once_for_all_conditions_of_a_firing():
     second = condition_compiled("text.input != 'other'", BEFORE)
     assert first is not None
     assert second is not None
-    context = Context(
-        Moment(point=BEFORE, caller=CALLER, model="m", texts=Counting(chat("hi"))), first.variables
-    )
+    context = Context(Moment(point=BEFORE, caller=CALLER, model="m", texts=Counting(chat("hi"))), first.needs)
 
     assert Counting.num_made == 0
     assert context.holds(first)
@@ -357,3 +429,16 @@ def test_values_are_made_once_for_all_conditions_of_a_firing():
 
 def test_a_moment_shows_nothing_that_anybody_wrote():
     assert "swordfish" not in repr(moment(chat("swordfish"))) + repr(RequestTexts(chat("swordfish")))
+
+
+def test_a_condition_that_was_compiled_on_another_thread_holds_here():
+    text = "has_word(text.folded, 'elsewhere') && request.n == 1"
+    with ThreadPoolExecutor(1) as pool:
+        condition = pool.submit(condition_compiled, text, HookPoint.EFFECTIVE).result()
+    assert condition is not None
+    at = moment(chat("from Elsewhere"), point=HookPoint.EFFECTIVE)
+    context = Context(at, condition.needs)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(context.prepare).result()
+
+    assert context.holds(condition)

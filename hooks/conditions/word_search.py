@@ -1,0 +1,144 @@
+"""`has_word(text.input, ["a", "b c"])` in a condition: words looked for in a text, in whatever form either is
+written.
+
+The binding could call a function of ours, but keeps each text that it hands over for good. So a search is
+taken out of the expression when that is compiled, done where values are made, and its answer put in its
+place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cel_expr_python import cel
+
+from hooks.conditions.lexing import Token, tokens_of
+from hooks.conditions.moment import Moment
+from hooks.conditions.request_texts import RequestTexts, folded_within_bounds
+from hooks.conditions.variables import Variable
+from hooks.matching import has_needle, needle_of
+
+FUNCTION = "has_word"
+# What answers are read from; no expression can name it that was written by anybody.
+ANSWERS = "__words"
+# Folded once, whether a condition names the folded text or the other one.
+_OF_REQUEST: Mapping[str, Callable[[RequestTexts], str]] = {
+    "text.input": lambda texts: texts.folded_input,
+    "text.folded": lambda texts: texts.folded_input,
+    "text.user": lambda texts: texts.folded_user,
+    "text.folded_user": lambda texts: texts.folded_user,
+    "text.last_user": lambda texts: texts.folded_last_user,
+    "text.folded_last_user": lambda texts: texts.folded_last_user,
+    "text.system": lambda texts: texts.folded_system,
+}
+_END_OF_LIST = Token("sign", "]", 0)
+_USAGE = 'It is written has_word(text.input, "word") or has_word(text.input, ["a word", "another"])'
+
+
+class SearchMisspelt(Exception):
+    """`place` is where in the expression."""
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class WordSearch:
+    """`key` is what its answer is called."""
+
+    variable: Variable
+    needles: tuple[str, ...]
+    key: str
+
+    def answer(self, moment: Moment) -> bool:
+        """Raises TextTooLarge. Of the request's texts it is looked for once, however often it is asked."""
+        reads = _OF_REQUEST.get(self.variable.name)
+        if reads is None:
+            return self._is_in(_folded(self.variable, moment))
+        known = moment.texts.answers.get(self.key)
+        if known is None:
+            known = moment.texts.answers[self.key] = self._is_in(reads(moment.texts))
+        return known
+
+    def _is_in(self, text: str) -> bool:
+        return any(has_needle(text, needle) for needle in self.needles)
+
+
+def _folded(variable: Variable, moment: Moment) -> str:
+    if variable.name == "output.folded":
+        return moment.folded_output
+    return folded_within_bounds(variable.value(moment))
+
+
+def searches_taken_out(expression: str, known: Mapping[str, Variable]) -> tuple[str, tuple[WordSearch, ...]]:
+    """The expression with its searches' answers in their places. `known` are the variables at its point.
+    Raises SearchMisspelt."""
+    parts: list[str] = []
+    searches: list[WordSearch] = []
+    place = 0
+    tokens = tuple(tokens_of(expression))
+    for index, token in enumerate(tokens):
+        is_member = index > 0 and tokens[index - 1].text == "."
+        if token.kind == "name" and token.text == FUNCTION and not is_member:
+            search, end = _read(tokens[index:], known)
+            searches.append(search)
+            parts += (expression[place : token.start], f'{ANSWERS}["{search.key}"]')
+            place = end
+    return "".join([*parts, expression[place:]]), tuple(searches)
+
+
+def _read(tokens: Sequence[Token], known: Mapping[str, Variable]) -> tuple[WordSearch, int]:
+    """From `has_word` on; with where the search ends."""
+    rest = iter(tokens[1:])
+    start = tokens[0].start
+
+    def following(*texts: str) -> Token:
+        token = next(rest, None)
+        if token is None or (texts and token.text not in texts):
+            raise SearchMisspelt(_USAGE, start)
+        return token
+
+    following("(")
+    name = ""
+    token = following()
+    while token.text != ",":
+        name += token.text
+        token = following()
+    variable = known.get(name)
+    if variable is None or variable.cel_type != "string":
+        raise SearchMisspelt(f"{_USAGE}; {name[:64]} is no text here", start)
+    words: list[str] = []
+    token = following()
+    if token.text == "[":
+        token = following()
+        while token.text != "]":
+            words.append(_literal(token, start))
+            # CEL allows a comma behind the last one.
+            token = following() if following(",", "]").text == "," else _END_OF_LIST
+    else:
+        words.append(_literal(token, start))
+    end = following(")")
+    if not words:
+        raise SearchMisspelt(_USAGE, start)
+    needles = tuple(needle_of(word) for word in words)
+    if not all(needles):
+        raise SearchMisspelt("A word of has_word has nothing that could be seen", start)
+    digest = hashlib.sha256(repr((name, needles)).encode()).hexdigest()[:24]
+    return WordSearch(variable, needles, digest), end.start + 1
+
+
+def _literal(token: Token, start: int) -> str:
+    """What a text in quotes says, in CEL's own words."""
+    if token.kind != "text":
+        raise SearchMisspelt(_USAGE, start)
+    try:
+        value = cel.NewEnv().compile(token.text).eval().value()
+    except RuntimeError:
+        value = None
+    if not isinstance(value, str):
+        raise SearchMisspelt(_USAGE, start)
+    return value
