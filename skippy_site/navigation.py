@@ -74,6 +74,7 @@ PLACES: tuple[PlaceGroup, ...] = (
     PlaceGroup(
         "Watching",
         (
+            Place("Live", "console:live", "monitor_heart", "inference.view_generationrecord"),
             Place("Alerts", "admin:inference_alert_changelist", "notifications", "inference.view_alert"),
             Place(
                 "History",
