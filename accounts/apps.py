@@ -11,6 +11,10 @@ class AccountsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from django.db.models.signals import post_migrate
+
         from accounts.audit import audit_accounts
+        from accounts.role_groups import role_groups_ensure
 
         audit_accounts()
+        post_migrate.connect(role_groups_ensure, dispatch_uid="role-groups")

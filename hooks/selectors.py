@@ -33,6 +33,11 @@ def policies_for_trial(*, enforced: frozenset[int]) -> tuple[Policy, ...]:
     return policies_enforced([policy_or_fault(row) for row in HookPolicy.objects.all()], enforced)
 
 
+def policy_names() -> dict[int, str]:
+    """Of all there are, by their ids, in the order in which they are applied."""
+    return dict(HookPolicy.objects.order_by("order", "pk").values_list("pk", "name"))
+
+
 def policies_missing(rows: Sequence[HookPolicy]) -> list[tuple[HookPolicy, list[str]]]:
     """Each row with what its scope names in vain, as "scope.models: tiny": a model that has another id now,
     a team that is gone. A fixed number of queries for however many rows."""

@@ -13,6 +13,8 @@ from uuid import uuid4
 
 import django
 from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from channels.sessions import CookieMiddleware
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skippy_site.settings")
@@ -28,6 +30,9 @@ from accounts.limits.desk import SharedLimitDesk  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from hooks.contracts.exchange import HookDesk  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
+from inference.dashboards.live.board import LiveBoard, LiveSources  # noqa: E402
+from inference.dashboards.live.rights import watching_sessions  # noqa: E402
+from inference.dashboards.live.socket import LiveSocket  # noqa: E402
 from inference.domain.clock import Clock, SystemClock  # noqa: E402
 from inference.domain.kept_answers import AnswerKeeping  # noqa: E402
 from inference.domain.outcomes import Recorder  # noqa: E402
@@ -38,6 +43,7 @@ from inference.ledger.database_calls import database_parameters, in_database  # 
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
+from inference.ledger.live_desk import live_requests_list  # noqa: E402
 from inference.ledger.live_listener import LiveListener  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
@@ -46,6 +52,7 @@ from inference.model_rows.store import PostgresModelStore  # noqa: E402
 from inference.routing import Watching, api_routes  # noqa: E402
 from inference.runtime import Runtime, RuntimeSettings  # noqa: E402
 from inference.telemetry.policy_observer import PolicyObserver  # noqa: E402
+from inference.telemetry.recent_events import RecentEvents  # noqa: E402
 from inference.usage.desk import DatabaseUsageDesk  # noqa: E402
 from skippy_site.env import Environment  # noqa: E402
 from skippy_site.hook_desk import PolicyFeed  # noqa: E402
@@ -60,9 +67,11 @@ from skippy_site.proxies import TrustedProxies  # noqa: E402
 from skippy_site.telemetry import make_recorder, make_watching  # noqa: E402
 from skippy_site.webhooks import make_webhook_caller  # noqa: E402
 
+LIVE_PATIENCE_S = 1.0
+
 
 async def refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
-    """No page of ours opens one yet: close it politely instead of failing."""
+    """Nothing of ours is there: close it politely instead of failing."""
     await receive()
     await send({"type": "websocket.close", "code": 4404})
 
@@ -144,6 +153,8 @@ def make_application(
     watching: Watching,
     last_used: LastUsedBuffer,
     limit_desk: SharedLimitDesk,
+    *,
+    live_board: LiveBoard,
 ) -> Any:
     """API routes first; what they do not know is Django's."""
     authenticator = Authenticator(
@@ -162,10 +173,32 @@ def make_application(
     router = ProtocolTypeRouter(
         {
             "http": URLRouter([*routes, re_path(r"", get_asgi_application())]),
-            "websocket": refuse_websocket,
+            "websocket": AllowedHostsOriginValidator(
+                CookieMiddleware(
+                    URLRouter(
+                        [
+                            re_path(r"^console/live/socket$", LiveSocket(live_board)),
+                            re_path(r"", refuse_websocket),
+                        ]
+                    )
+                )
+            ),
         }
     )
     return TrustedProxies(router, environment.trusted_networks_text)
+
+
+def make_live_board(runtime: Runtime, recent: RecentEvents, clock: Clock) -> LiveBoard:
+    """What operators look on."""
+    return LiveBoard(
+        LiveSources(
+            fleet=runtime.fleet,
+            recent=recent,
+            ask_requests=partial(live_requests_list, patience_s=LIVE_PATIENCE_S),
+            ask_rights=watching_sessions,
+            clock=clock,
+        )
+    )
 
 
 def served_models() -> list[str]:
@@ -176,7 +209,8 @@ def served_models() -> list[str]:
 _clock = SystemClock()
 _watching = make_watching(settings.ENVIRONMENT, clock=_clock, known_models=served_models)
 _ledger = make_ledger(_clock)
-_recorder = make_recorder(_watching)
+_recent = RecentEvents(_clock)
+_recorder = make_recorder(_watching, _recent)
 _policy_store = make_policy_store()
 _webhook_caller = make_webhook_caller(settings.ENVIRONMENT)
 _policy_feed = PolicyFeed(
@@ -184,9 +218,12 @@ _policy_feed = PolicyFeed(
 )
 _runtime = make_runtime(settings.ENVIRONMENT, _ledger, _recorder, _policy_feed.desk, _clock)
 _last_used = LastUsedBuffer()
+_live_board = make_live_board(_runtime, _recent, _clock)
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
 _watching.metrics.watch_webhooks(_webhook_caller.statistics)
-application = make_application(settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk)
+application = make_application(
+    settings.ENVIRONMENT, _runtime, _watching, _last_used, _limit_desk, live_board=_live_board
+)
 lifespan = SiteLifespan(
     _runtime,
     _ledger,

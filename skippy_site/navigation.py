@@ -13,6 +13,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 
+from accounts.roles import may_open_staff_page
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -27,7 +29,7 @@ class Place:
     def is_open_to(self, user: Any) -> bool:
         if self.permission is None:
             return bool(user.is_authenticated)
-        return bool(user.is_active and user.is_staff and user.has_perm(self.permission))
+        return may_open_staff_page(user, self.permission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,14 @@ PLACES: tuple[PlaceGroup, ...] = (
         "Policies",
         (
             Place("Policies", "admin:hooks_hookpolicy_changelist", "policy", "hooks.view_hookpolicy"),
+            Place("Decisions", "console:decisions", "gavel", "inference.view_generationrecord"),
             Place("Webhooks", "admin:hooks_webhook_changelist", "webhook", "hooks.view_webhook"),
         ),
     ),
     PlaceGroup(
         "Watching",
         (
+            Place("Live", "console:live", "monitor_heart", "inference.view_generationrecord"),
             Place("Alerts", "admin:inference_alert_changelist", "notifications", "inference.view_alert"),
             Place(
                 "History",

@@ -13,6 +13,7 @@ from inference.domain.telemetry_level import TelemetryLevel
 from inference.routing import Watching
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import RequestMetrics
+from inference.telemetry.recent_events import RecentEvents
 from inference.telemetry.recorder import LogRecorder, Recorders
 from inference.telemetry.sink import SinkWorker
 from inference.telemetry.stderr import StderrSink, is_switched_on
@@ -36,8 +37,8 @@ def make_watching(
     )
 
 
-def make_recorder(watching: Watching) -> Recorders:
-    return Recorders((LogRecorder(), watching.metrics, watching.telemetry))
+def make_recorder(watching: Watching, recent: RecentEvents) -> Recorders:
+    return Recorders((LogRecorder(), watching.metrics, watching.telemetry, recent))
 
 
 def make_telemetry(environment: Environment, *, clock: Clock) -> TelemetryPipeline:

@@ -30,6 +30,7 @@ from accounts.contracts import KeyState
 from accounts.forms import ApiKeyAddForm, ApiKeyChangeForm, ApiKeyRotateForm
 from accounts.keys import MintedKey
 from accounts.models import ApiKey
+from accounts.roles import session_grantable_scopes
 from accounts.selectors import api_keys_for_listing
 
 _STATE_LABELS = {
@@ -105,7 +106,12 @@ class ApiKeyAdmin(ModelAdmin):
 
     def get_form(self, request: HttpRequest, obj: ApiKey | None = None, **kwargs: Any) -> Any:
         kwargs["form"] = ApiKeyAddForm if obj is None else ApiKeyChangeForm
-        return super().get_form(request, obj, **kwargs)
+        form = super().get_form(request, obj, **kwargs)
+        grantable = session_grantable_scopes(request.user)
+        if "scopes" in form.base_fields:
+            offered = form.base_fields["scopes"]
+            offered.choices = [(name, label) for name, label in offered.choices if name in grantable]
+        return form
 
     @admin.display(description="key", ordering="visible_prefix")
     def key(self, obj: ApiKey) -> str:
@@ -116,6 +122,15 @@ class ApiKeyAdmin(ModelAdmin):
         return _STATE_LABELS[obj.state_at(timezone.now())]
 
     # Who may do what
+
+    def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """Of a key that may more than he who asks only its end is his to decide."""
+        is_beyond = obj is not None and not obj.granted_scopes() <= session_grantable_scopes(request.user)
+        return not is_beyond and super().has_change_permission(request, obj)
+
+    def has_revoke_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        may_revoke: bool = super().has_change_permission(request, obj)
+        return may_revoke
 
     def has_rotate_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         return self.has_add_permission(request) and self.has_change_permission(request, obj)
@@ -146,7 +161,7 @@ class ApiKeyAdmin(ModelAdmin):
     ) -> HttpResponse:
         context = {
             **(extra_context or {}),
-            "can_revoke": self.has_change_permission(request),
+            "can_revoke": self.has_revoke_permission(request),
             "can_rotate": self.has_rotate_permission(request),
         }
         return super().change_view(request, object_id, form_url, context)
@@ -204,13 +219,13 @@ class ApiKeyAdmin(ModelAdmin):
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Asks, then ends one key."""
         row = self.get_object(request, unquote(object_id))
-        if not self.has_change_permission(request, row):
+        if not self.has_revoke_permission(request, row):
             raise PermissionDenied
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         return self._revoke(request, [row], is_confirmed=request.method == "POST")
 
-    @admin.action(description="Revoke the selected keys", permissions=["change"])
+    @admin.action(description="Revoke the selected keys", permissions=["revoke"])
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponse:
         is_confirmed = "confirmed" in request.POST
         return self._revoke(request, list(queryset), is_confirmed=is_confirmed, action="revoke_selected")

@@ -6,19 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from accounts.models import ApiKey
+from accounts.roles import session_scopes
 from accounts.scopes import Scope
-
-# What an administrator needs in Django's own terms to have a scope when signed in by session.
-_STAFF_PERMISSIONS = {
-    Scope.KEYS: ("auth.add_user", "auth.change_user", "accounts.add_apikey", "accounts.change_apikey"),
-    Scope.MODELS: ("inference.add_modelrow", "inference.change_modelrow", "inference.delete_modelrow"),
-    Scope.POLICIES: (
-        *(f"hooks.{verb}_hookpolicy" for verb in ("add", "change", "delete")),
-        *(f"hooks.{verb}_webhook" for verb in ("add", "change", "delete")),
-    ),
-    Scope.USAGE_ALL: ("inference.view_generationrecord",),
-}
-SESSION_SCOPES = frozenset({Scope.USAGE, Scope.KEYS_OWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +35,5 @@ def caller_by_key(key: ApiKey) -> ApiCaller:
 
 def caller_by_session(user: Any) -> ApiCaller:
     """An administrator may do here what the admin lets him do, everybody else what concerns himself."""
-    if user.is_superuser:
-        scopes = frozenset(Scope)
-    else:
-        granted = {
-            scope
-            for scope, permissions in _STAFF_PERMISSIONS.items()
-            if user.is_staff and user.has_perms(permissions)
-        }
-        scopes = SESSION_SCOPES | granted
+    scopes = session_scopes(user)
     return ApiCaller(user.pk, user.get_username(), scopes, is_superuser=user.is_superuser)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from inference.dashboards import downloads, requests, views
+from inference.dashboards import decisions, downloads, requests, views
+from inference.dashboards.live import views as live_views
 from inference.dashboards.login import ConsoleLoginView
 
 app_name = "console"
@@ -17,6 +18,9 @@ urlpatterns = [
     path("requests/", requests.log, name="requests"),
     path("requests.csv", downloads.log_csv, name="requests_csv"),
     path("requests/<uuid:record_id>/", requests.story, name="request"),
+    path("live/", live_views.live, name="live"),
+    path("live/<uuid:record_id>/cancel", live_views.cancel, name="live_cancel"),
+    path("decisions/", decisions.decisions, name="decisions"),
     path("start/", views.start, name="start"),
     path("login/", ConsoleLoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),

@@ -18,11 +18,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from accounts.api.caller import caller_by_session
-from accounts.scopes import Scope
+from accounts.roles import sees_everybody, sees_texts_of_others
 from inference.usage.selectors import UsageOwner
-
-_SEES_TEXTS = "inference.view_generationtext"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,8 @@ class Viewer:
 def viewer_of(user: Any) -> Viewer:
     return Viewer(
         user_id=user.pk,
-        sees_everybody=caller_by_session(user).has(Scope.USAGE_ALL),
-        sees_texts_of_others=user.is_staff and user.has_perm(_SEES_TEXTS),
+        sees_everybody=sees_everybody(user),
+        sees_texts_of_others=sees_texts_of_others(user),
     )
 
 

@@ -93,6 +93,9 @@ class GenerationRecord(models.Model):
             models.Index(fields=["user_id", "-created_at", "-id"], name="record_user_time"),
             models.Index(fields=["team_id", "-created_at", "-id"], name="record_team_time"),
             models.Index(fields=["request_id"], name="record_request_id"),
+            models.Index(
+                fields=["-created_at", "-id"], name="record_decided", condition=~models.Q(hook_decisions=[])
+            ),
         ]
 
     def __str__(self) -> str:

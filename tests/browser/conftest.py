@@ -30,8 +30,8 @@ PASSWORD = "a long enough password"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """For the tests of one module, which all do without an event loop of their own: while Playwright's runs on
-    this thread, no other one can, and the next module's tests may want one."""
+    """For the tests of one module, which all do without an event loop of their own: while Playwright's runs
+    on this thread, no other one can, and the next module's tests may want one."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine (apt-get install chromium)")
     from playwright.sync_api import sync_playwright

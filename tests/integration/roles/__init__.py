@@ -1,0 +1,1 @@
+"""Roles: who reaches what."""
