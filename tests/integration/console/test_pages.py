@@ -386,7 +386,7 @@ def test_navigation_leads_where_one_may_go(as_ann, operator, admin_client) -> No
 
     own = {"Usage", "Requests", "First request"}
     assert places(as_ann) == own
-    assert places(operator) == own | {"Live"}
+    assert places(operator) == own | {"Decisions", "Live"}
     assert own < places(admin_client) >= {"Keys", "Users", "Teams", "Models", "Alerts", "History"}
     assert "Keys" in places(signed_in(User.objects.create_superuser("root", password="x")))
 
