@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
 from hooks.admin.form_fields import people_shown, without_hidden
 from hooks.admin.history_page import HistoryPage
 from hooks.admin.policy_form import HookPolicyForm
+from hooks.admin.trial_page import trial_page
 from hooks.admin.written_help import actions_help, variables_help, window_help
 from hooks.contracts.policies import PolicyMode
 from hooks.contracts.refusals import HookRefusal
@@ -33,6 +35,8 @@ class HookPolicyAdmin(HistoryPage, ModelAdmin):
 
     history_kind = POLICY_KIND
     form = HookPolicyForm
+    # Outside the form, behind its own buttons: the first button is what Enter presses.
+    change_form_outer_after_template = "admin/hooks/policy_links.html"
     list_display: ClassVar = ["name", "order", "point", "mode", "is_required", "trouble", "updated_at"]
     list_editable: ClassVar = ["order"]
     list_filter: ClassVar = ["mode", "point", "is_required"]
@@ -124,6 +128,15 @@ class HookPolicyAdmin(HistoryPage, ModelAdmin):
             self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
         )
         return without_hidden(super().get_fieldsets(request, obj), may_write)
+
+    # Trying
+
+    def get_urls(self) -> Any:
+        own = path("try/", self.admin_site.admin_view(self.try_view), name="hooks_hookpolicy_try")
+        return [own, *super().get_urls()]
+
+    def try_view(self, request: HttpRequest) -> HttpResponse:
+        return trial_page(request, self)
 
     # Adding, changing and removing
 

@@ -16,7 +16,7 @@ from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowSignals
 from hooks.contracts.view import OutputText, RequestView, TextPart
 from hooks.services.policies import MAX_POLICIES
-from hooks.services.trial import TrialResult
+from hooks.services.trial import TrialResult, firings_decided
 from hooks.services.trial_desk import ENDPOINTS
 
 MAX_CALLS = 128
@@ -180,10 +180,9 @@ def outcome_given(given: dict[str, Any]) -> TerminalOutcome | None:
 
 
 def trial_shown(result: TrialResult) -> Any:
-    decisions = list(result.decisions)
     denial, output = result.denial, result.output
     return {
-        "firings": [_firing(firing, decisions) for firing in result.firings],
+        "firings": [_firing(firing, decision) for firing, decision in firings_decided(result)],
         "denial": None
         if denial is None
         else {
@@ -208,13 +207,7 @@ def trial_shown(result: TrialResult) -> Any:
     }
 
 
-def _firing(firing: Firing, decisions: list[Decision]) -> dict[str, Any]:
-    """With what was decided, which is taken from `decisions`: they are in the same order."""
-    decision = next(
-        (one for one in decisions if (one.point, one.policy_id) == (firing.point, firing.policy_id)), None
-    )
-    if decision is not None:
-        decisions.remove(decision)
+def _firing(firing: Firing, decision: Decision | None) -> dict[str, Any]:
     return {
         "point": firing.point.value,
         "policy_id": firing.policy_id,

@@ -73,6 +73,19 @@ def policies_enforced(policies: Sequence[Policy], policy_ids: frozenset[int]) ->
     )
 
 
+def firings_decided(result: TrialResult) -> list[tuple[Firing, Decision | None]]:
+    """Each firing with what was decided at it, which is taken from `decisions`: they are in the same order."""
+    left, paired = list(result.decisions), []
+    for firing in result.firings:
+        decision = next(
+            (one for one in left if (one.point, one.policy_id) == (firing.point, firing.policy_id)), None
+        )
+        if decision is not None:
+            left.remove(decision)
+        paired.append((firing, decision))
+    return paired
+
+
 async def policy_try(*, trial: Trial, policies: Sequence[Policy]) -> TrialResult:
     """What `policies` would do, each in its mode. Whose row cannot be read fails as it does in earnest."""
     seen = _Seen()

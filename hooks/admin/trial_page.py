@@ -1,0 +1,174 @@
+"""The page on which policies are tried: a request is pasted, and what each policy would do is shown.
+
+It comes with what stands in a policy's form, which is not saved by it: that is carried along in the page,
+and takes the place of the saved policy. What is tried is what /api/hook-policies/try tries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from django import forms
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.views.decorators.cache import never_cache
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminSelectWidget,
+)
+
+from hooks.admin.form_fields import WrittenJsonField
+from hooks.admin.policy_form import HookPolicyForm
+from hooks.contracts.policies import Policy, PolicyMode
+from hooks.contracts.refusals import HookRefusal
+from hooks.contracts.view import RequestView, TextPart
+from hooks.models import HookPolicy
+from hooks.selectors import policies_for_trial, policy_names
+from hooks.services.trial import Trial, firings_decided, policy_try
+from hooks.services.trial_desk import ENDPOINTS, trial_desk
+
+MAX_DIFF_LINES = 2000
+_EXAMPLE = {"model": "the-model", "messages": [{"role": "user", "content": "Hello!"}]}
+_MAX_ID = 2**63 - 1
+
+
+class TrialForm(forms.Form):
+    """Its fields begin with `trial-`, beside those of the policy that is carried along."""
+
+    prefix = "trial"
+    endpoint = forms.ChoiceField(
+        choices=[(one, one) for one in ENDPOINTS], widget=UnfoldAdminSelectWidget, initial=ENDPOINTS[0]
+    )
+    body = WrittenJsonField(label="Request", help_text="The body, as clients send it.", initial=_EXAMPLE)
+    user_id = forms.IntegerField(
+        required=False, min_value=1, max_value=_MAX_ID, widget=UnfoldAdminIntegerFieldWidget,
+        label="As the user (number)", help_text="Empty: you.",
+    )  # fmt: skip
+    key_id = forms.IntegerField(
+        required=False, min_value=1, max_value=_MAX_ID, widget=UnfoldAdminIntegerFieldWidget,
+        label="With the key (number)", help_text="Empty: none.",
+    )  # fmt: skip
+    enforce = forms.TypedMultipleChoiceField(
+        required=False, coerce=int, widget=UnfoldAdminCheckboxSelectMultipleWidget,
+        label="Try as if they were enforced", help_text="The others are asked in their mode; those that are off are not.",
+    )  # fmt: skip
+
+    field_order: ClassVar = ["body", "endpoint", "user_id", "key_id", "enforce"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["enforce"].choices = list(policy_names().items())  # type: ignore[attr-defined]
+
+    def clean_body(self) -> dict[str, Any]:
+        body = self.cleaned_data["body"]
+        if not isinstance(body, dict):
+            raise forms.ValidationError("A request is a JSON object.")
+        return body
+
+
+@never_cache
+def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
+    """Asked with GET, or by a policy's form or its own with POST; nothing is written by either."""
+    if not model_admin.has_view_permission(request):
+        raise PermissionDenied
+    given = request.POST
+    is_sent = "trial-body" in given
+    carried = [
+        (name, value)
+        for name in given
+        if not name.startswith(("trial-", "_", "csrf"))
+        for value in given.getlist(name)
+    ]
+    draft_form = _draft_form(request) if "condition" in given else None
+    form = TrialForm(given) if is_sent else TrialForm(initial=_initial(request))
+    result = view = None
+    if form.is_valid() and (draft_form is None or draft_form.is_valid()):
+        try:
+            trial = _trial(form, request)
+            policies = _policies(form.cleaned_data["enforce"], draft_form)
+        except HookRefusal as refusal:
+            form.add_error(None, refusal.message)
+        else:
+            view = trial.request
+            # On a loop of its own: this thread has none, and conditions may take their time.
+            result = asyncio.run(policy_try(trial=trial, policies=policies))
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": "Try policies on a request",
+        "opts": model_admin.opts,
+        "form": form,
+        "carried": carried if draft_form is not None else [],
+        "draft": draft_form,
+        "draft_errors": {} if draft_form is None else draft_form.errors,
+        "result": result,
+        "firings": [] if result is None else firings_decided(result),
+        "lines": [] if result is None or view is None else changed_lines(view, result.effective),
+    }
+    return TemplateResponse(request, "admin/hooks/trial.html", context)
+
+
+def _initial(request: HttpRequest) -> dict[str, Any]:
+    chosen = request.GET.get("policy", "")
+    return {"enforce": [chosen]} if chosen.isascii() and chosen.isdigit() else {}
+
+
+def _draft_form(request: HttpRequest) -> HookPolicyForm:
+    written = request.POST.get("draft_of", "")
+    row = None
+    if written.isascii() and written.isdigit() and len(written) < 19:
+        row = HookPolicy.objects.filter(pk=int(written)).first()
+    return HookPolicyForm(request.POST, instance=row)
+
+
+def _trial(form: TrialForm, request: HttpRequest) -> Trial:
+    """Raises HookRefusal where the request is none, or nobody's."""
+    given, desk = form.cleaned_data, trial_desk()
+    view, model = desk.view(given["endpoint"], given["body"])
+    user_id = given["user_id"] or int(request.user.pk or 0)
+    return Trial(caller=desk.caller(user_id=user_id, key_id=given["key_id"]), model=model, request=view)
+
+
+def _policies(enforced: list[int], draft_form: HookPolicyForm | None) -> list[Policy]:
+    saved = policies_for_trial(enforced=frozenset(enforced))
+    if draft_form is None:
+        return list(saved)
+    draft = replace(draft_form.policy(), mode=PolicyMode.ENFORCE)
+    return [*[one for one in saved if one.policy_id != draft.policy_id], draft]
+
+
+def changed_lines(before: RequestView, after: RequestView | None) -> list[tuple[str, str]]:
+    """The request as lines, each with " ", "-" (goes) or "+" (comes); of a refused one nothing changes."""
+    old = _lines(before)
+    new = old if after is None else _lines(after)
+    if max(len(old), len(new)) > MAX_DIFF_LINES:  # comparing takes the square of it
+        return [("-", line) for line in old[:MAX_DIFF_LINES]] + [("+", line) for line in new[:MAX_DIFF_LINES]]
+    matched = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    lines: list[tuple[str, str]] = []
+    for kind, start, end, new_start, new_end in matched.get_opcodes():
+        if kind == "equal":
+            lines += [(" ", line) for line in old[start:end]]
+        else:
+            lines += [("-", line) for line in old[start:end]]
+            lines += [("+", line) for line in new[new_start:new_end]]
+    return lines
+
+
+def _lines(view: RequestView) -> list[str]:
+    lines: list[str] = []
+    for message in view.messages:
+        lines.append(f"{message.role}:")
+        for part in message.parts:
+            text = part.text if isinstance(part, TextPart) else f"({part.sort.value})"
+            lines += [f"    {line}" for line in text.splitlines() or [""]]
+        lines += [f"    (reasoning) {line}" for line in (message.reasoning or "").splitlines()]
+        lines += [f"    (call) {line}" for one in message.tool_arguments for line in one.splitlines()]
+    lines += [line for prompt in view.prompts for line in (prompt or "(tokens)").splitlines()]
+    for name, value in sorted(view.parameters.items()):
+        lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
+    return lines
