@@ -56,7 +56,8 @@ class TrialForm(forms.Form):
     )  # fmt: skip
     enforce = forms.TypedMultipleChoiceField(
         required=False, coerce=int, widget=UnfoldAdminCheckboxSelectMultipleWidget,
-        label="Try as if they were enforced", help_text="The others are asked in their mode; those that are off are not.",
+        label="Try as if they were enforced",
+        help_text="The others are asked in their mode; those that are off are not.",
     )  # fmt: skip
 
     field_order: ClassVar = ["body", "endpoint", "user_id", "key_id", "enforce"]

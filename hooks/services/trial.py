@@ -74,7 +74,7 @@ def policies_enforced(policies: Sequence[Policy], policy_ids: frozenset[int]) ->
 
 
 def firings_decided(result: TrialResult) -> list[tuple[Firing, Decision | None]]:
-    """Each firing with what was decided at it, which is taken from `decisions`: they are in the same order."""
+    """Each firing with what was decided at it, taken from `decisions`, which are in the same order."""
     left, paired = list(result.decisions), []
     for firing in result.firings:
         decision = next(
