@@ -184,6 +184,40 @@ def stop_service(service: LiveService) -> None:
     assert service.key not in log
 
 
+# What these look at is behind the server, whichever it is: one of them is enough, unless
+# SKIPPY_TEST_ALL_SERVERS=1 wants both.
+OF_ANY_SERVER = {
+    "test_anthropic_client",
+    "test_embeddings",
+    "test_hardware",
+    "test_limits",
+    "test_management",
+    "test_many_answers",
+    "test_many_models",
+    "test_mixed_load",
+    "test_phases",
+    "test_policies",
+    "test_policy_story",
+    "test_prefix_cache",
+    "test_responses_client",
+    "test_schemas",
+    "test_speculation",
+    "test_structured_output",
+    "test_usage",
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("SKIPPY_TEST_ALL_SERVERS"):
+        return
+    here = Path(__file__).parent
+    left = {item for item in items if item.path.stem in OF_ANY_SERVER and "[uvicorn" in item.name}
+    left = {item for item in left if item.path.parent == here}
+    if left:
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=list(left))
+
+
 @pytest.fixture(scope="session", params=["daphne", "uvicorn"])
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveService]:
     service = start_service(tmp_path_factory.mktemp(f"live-{request.param}"), request.param)
