@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import psycopg
 
-from accounts.postgres_calls import execute, readable
+from accounts.channel_listener import ChannelListener
 from hooks.contracts.policies import Policy
 from hooks.contracts.snapshots import UNREAD, PolicySnapshot
 
@@ -26,9 +26,6 @@ READ_EVERY_S = 2.0
 # How long a reading is waited for before that is called a failure. It is not given up: two that hang would
 # be two threads that hang.
 PATIENCE_S = 5.0
-CONNECT_PATIENCE_S = 5
-FIRST_PAUSE_S = 0.5
-MAX_PAUSE_S = 15.0
 
 
 class PolicyStore:
@@ -50,15 +47,21 @@ class PolicyStore:
         """`read` asks the database without holding up the event loop. `parameters` are psycopg's (libpq's),
         for one idle connection that hears of changes on `channel`."""
         self._read = read
-        self._parameters = {**parameters, "connect_timeout": CONNECT_PATIENCE_S}
-        self._channel = channel
+        self._is_changed = asyncio.Event()
+        self._channel = ChannelListener(
+            parameters,
+            channel,
+            what="changes of policies",
+            heard=self._heard,
+            # What was said before somebody listened.
+            began=self._is_changed.set,
+            patience_s=patience_s,
+        )
         self._read_every_s = read_every_s
         self._patience_s = patience_s
         self._snapshot = UNREAD
         self._told: list[Callable[[PolicySnapshot], None]] = []
         self._reading: asyncio.Task[PolicySnapshot] | None = None
-        self._is_changed = asyncio.Event()
-        self.is_listening = False
         self.is_away = False
         """The last reading failed."""
         self.total_readings = 0
@@ -67,6 +70,10 @@ class PolicyStore:
         heard = "listening" if self.is_listening else "not listening"
         away = ", the database is away" if self.is_away else ""
         return f"<PolicyStore {len(self._snapshot.policies)} policies, {heard}{away}>"
+
+    @property
+    def is_listening(self) -> bool:
+        return self._channel.is_listening
 
     @property
     def snapshot(self) -> PolicySnapshot:
@@ -80,7 +87,7 @@ class PolicyStore:
         await self.refresh()
 
     async def run(self) -> None:
-        listening = asyncio.create_task(self._keep_listening())
+        listening = asyncio.create_task(self._channel.run())
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -136,34 +143,8 @@ class PolicyStore:
             self.is_away = True
             _log.warning("policies cannot be read (%s): those that were read last hold", cause)
 
-    async def _keep_listening(self) -> None:
-        pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                await self._listen()
-            except (psycopg.Error, OSError, TimeoutError) as problem:
-                if self.is_listening:
-                    pause_s = FIRST_PAUSE_S
-                    _log.warning("changes of policies cannot be heard: %s", type(problem).__name__)
-            finally:
-                self.is_listening = False
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
-
-    async def _listen(self) -> None:
-        connection = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
-        try:
-            async with asyncio.timeout(self._patience_s):
-                await execute(connection, f"LISTEN {self._channel}".encode())
-            self.is_listening = True
-            # What was said before somebody listened.
-            self._is_changed.set()
-            while True:
-                await readable(connection)
-                while [notify async for notify in connection.notifies(timeout=0)]:
-                    self._is_changed.set()
-        finally:
-            await connection.close()
+    async def _heard(self, connection: psycopg.AsyncConnection[Any], said: Sequence[str]) -> None:
+        self._is_changed.set()
 
 
 def _complaint(policy: Policy) -> str:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 import psycopg
 
-from accounts.postgres_calls import execute, readable
+from accounts.channel_listener import ChannelListener
+from accounts.postgres_calls import execute
 from inference.domain.errors import RequestCancelled
 from inference.domain.ledger import LiveRequest
 from inference.domain.live_requests import LiveRequestStatus
@@ -28,10 +29,7 @@ from inference.ledger.live_questions import (
 
 _log = logging.getLogger(__name__)
 
-CONNECT_PATIENCE_S = 5
 ANSWER_PATIENCE_S = 5.0
-FIRST_PAUSE_S = 0.5
-MAX_PAUSE_S = 15.0
 MESSAGE = "The request was cancelled by an operator."
 
 
@@ -42,43 +40,26 @@ class LiveListener:
     def __init__(self, parameters: Mapping[str, Any], live: Callable[[], Iterable[LiveRequest]]) -> None:
         """`parameters` are psycopg's (libpq's)."""
         self.server = uuid4().hex
-        self._parameters = {
-            **parameters,
-            "connect_timeout": CONNECT_PATIENCE_S,
-            "application_name": SERVER_PREFIX + self.server,
-        }
         self._live = live
-        self.is_listening = False
+        self._channel = ChannelListener(
+            {**parameters, "application_name": SERVER_PREFIX + self.server},
+            CHANNEL,
+            what="questions about what runs",
+            heard=self._heard,
+            patience_s=ANSWER_PATIENCE_S,
+        )
         self.total_cancelled = 0
 
-    async def run(self) -> None:
-        pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                await self._listen()
-            except (psycopg.Error, OSError, TimeoutError) as error:
-                if self.is_listening:
-                    pause_s = FIRST_PAUSE_S
-                    _log.warning("questions about what runs cannot be heard: %s", type(error).__name__)
-            finally:
-                self.is_listening = False
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+    @property
+    def is_listening(self) -> bool:
+        return self._channel.is_listening
 
-    async def _listen(self) -> None:
-        connection = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
-        try:
-            async with asyncio.timeout(ANSWER_PATIENCE_S):
-                await execute(connection, f"LISTEN {CHANNEL}".encode())
-            self.is_listening = True
-            while True:
-                await readable(connection)
-                # What comes while one is answered is read with that answer: nothing is readable then.
-                while asked := [notify.payload async for notify in connection.notifies(timeout=0)]:
-                    for payload in asked:
-                        await self._answer(connection, payload)
-        finally:
-            await connection.close()
+    async def run(self) -> None:
+        await self._channel.run()
+
+    async def _heard(self, connection: psycopg.AsyncConnection[Any], asked: Sequence[str]) -> None:
+        for payload in asked:
+            await self._answer(connection, payload)
 
     async def _answer(self, connection: psycopg.AsyncConnection[Any], payload: str) -> None:
         try:
@@ -115,5 +96,4 @@ class LiveListener:
         return []
 
     def __repr__(self) -> str:
-        state = "listening" if self.is_listening else "not listening"
-        return f"<LiveListener {state}, {self.total_cancelled} cancelled>"
+        return f"<LiveListener on {self._channel!r}, {self.total_cancelled} cancelled>"
