@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.safestring import SafeString
-from unfold.admin import ModelAdmin
 
-from hooks.admin.form_fields import people_shown, without_hidden
-from hooks.admin.history_page import HistoryPage
+from hooks.admin.form_fields import people_shown
 from hooks.admin.policy_form import HookPolicyForm
+from hooks.admin.served_admin import ServedAdmin
 from hooks.admin.trial_page import trial_page
 from hooks.admin.written_help import actions_help, variables_help, window_help
 from hooks.contracts.policies import PolicyMode
@@ -30,9 +29,7 @@ ALL = "all"
 
 
 @admin.register(HookPolicy)
-class HookPolicyAdmin(HistoryPage, ModelAdmin):
-    """All that is changed here is changed by the services."""
-
+class HookPolicyAdmin(ServedAdmin):
     history_kind = POLICY_KIND
     form = HookPolicyForm
     # Outside the form, behind its own buttons: the first button is what Enter presses.
@@ -123,12 +120,6 @@ class HookPolicyAdmin(HistoryPage, ModelAdmin):
     def models(self, obj: HookPolicy) -> str:
         return "\n".join(obj.model_ids) or ALL
 
-    def get_fieldsets(self, request: HttpRequest, obj: HookPolicy | None = None) -> Any:
-        may_write = (
-            self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
-        )
-        return without_hidden(super().get_fieldsets(request, obj), may_write)
-
     # Trying
 
     def get_urls(self) -> Any:
@@ -139,13 +130,6 @@ class HookPolicyAdmin(HistoryPage, ModelAdmin):
         return trial_page(request, self)
 
     # Adding, changing and removing
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except HookRefusal as refusal:  # somebody was faster
-            self.message_user(request, refusal.message, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: HookPolicy, form: Any, change: bool) -> None:
         if not isinstance(form, HookPolicyForm):  # the list, where only the order is written

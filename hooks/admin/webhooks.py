@@ -7,13 +7,11 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from unfold.admin import ModelAdmin
+from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminPasswordWidget
 
 from hooks.action_form.forms import ACTION_FORMS
-from hooks.admin.form_fields import without_hidden
-from hooks.admin.history_page import HistoryPage
+from hooks.admin.served_admin import ServedAdmin
 from hooks.contracts.actions import CallWebhook
 from hooks.contracts.refusals import HookRefusal
 from hooks.contracts.webhook_settings import BodyPart, WebhookSettings
@@ -98,9 +96,7 @@ class WebhookForm(forms.ModelForm):
 
 
 @admin.register(Webhook)
-class WebhookAdmin(HistoryPage, ModelAdmin):
-    """All that is changed here is changed by the services."""
-
+class WebhookAdmin(ServedAdmin):
     history_kind = WEBHOOK_KIND
     form = WebhookForm
     list_display: ClassVar = ["name", "host", "parts", "actions", "updated_at"]
@@ -122,19 +118,6 @@ class WebhookAdmin(HistoryPage, ModelAdmin):
         """The path often is a secret."""
         return WebhookSettings(webhook_id=obj.pk, name=obj.name, url=obj.url, secret="").host
 
-    def get_fieldsets(self, request: HttpRequest, obj: Webhook | None = None) -> Any:
-        may_write = (
-            self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
-        )
-        return without_hidden(super().get_fieldsets(request, obj), may_write)
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except HookRefusal as refusal:  # somebody was faster
-            self.message_user(request, refusal.message, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
-
     def save_model(self, request: HttpRequest, obj: Webhook, form: WebhookForm, change: bool) -> None:
         settings, description = form.settings(), form.cleaned_data["description"]
         if change:
@@ -143,13 +126,6 @@ class WebhookAdmin(HistoryPage, ModelAdmin):
             )
         else:
             obj.pk = services.webhook_create(settings=settings, description=description).pk
-
-    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        try:
-            return super().delete_view(request, *args, **kwargs)
-        except HookRefusal as refusal:
-            self.message_user(request, refusal.message, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
     def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
         services.webhook_delete(webhook_id=obj.pk)
