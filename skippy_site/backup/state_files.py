@@ -49,7 +49,7 @@ def file_chunks(path: Path) -> Iterator[bytes]:
 
 def models_of(state: StateFolder) -> tuple[ModelNote, ...]:
     """Files that whoever restores this has to bring along, or that are fetched again."""
-    found = [path for path in state.models.rglob("*") if path.is_file()]
+    found = [path for path in state.models.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return tuple(
         [ModelNote(str(path.relative_to(state.models)), path.stat().st_size) for path in sorted(found)]
     )
