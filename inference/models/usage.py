@@ -34,21 +34,10 @@ class UsagePending(models.Model):
         return str(self.record_id)
 
 
-class UsageBucket(models.Model):
-    """One hour's requests of one key, model, endpoint and way to end, added up.
+class EndedRequests(models.Model):
+    """Columns of rows that add up requests which ended in one way. `reason` is the finish reason of what was
+    completed and the reason of a refusal; both it and `error_code` are empty where there is none."""
 
-    `hour` is a full hour in UTC, of the requests' arrival. `reason` is the finish reason of what was
-    completed and the reason of a refusal; both it and `error_code` are empty where there is none. Latencies
-    are histograms, which can be added further; each counts the requests that got to where it measures.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    hour = models.DateTimeField("hour")
-    key_id = models.BigIntegerField("key id")
-    user_id = models.BigIntegerField("user id")
-    team_id = models.BigIntegerField("team id", null=True)
-    model = models.CharField("model", max_length=200, blank=True)
-    endpoint = models.CharField("endpoint", max_length=64)
     outcome = models.CharField("outcome", max_length=32, choices=OUTCOMES)
     reason = models.CharField("reason", max_length=64, blank=True, default="")
     error_code = models.CharField("error code", max_length=64, blank=True, default="")
@@ -60,10 +49,36 @@ class UsageBucket(models.Model):
     num_reasoning_tokens = models.BigIntegerField("reasoning tokens")
     num_injected_tokens = models.BigIntegerField("injected tokens")
 
+    class Meta:
+        abstract = True
+
+
+class Latencies(models.Model):
+    """Columns of rows that say how long requests took: histograms, which can be added further. Each counts
+    the requests that got to where it measures."""
+
     queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
     first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
     per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
     total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
+
+    class Meta:
+        abstract = True
+
+
+class UsageBucket(EndedRequests, Latencies):
+    """One hour's requests of one key, model, endpoint and way to end, added up.
+
+    `hour` is a full hour in UTC, of the requests' arrival.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    hour = models.DateTimeField("hour")
+    key_id = models.BigIntegerField("key id")
+    user_id = models.BigIntegerField("user id")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
 
     class Meta:
         verbose_name = "usage of an hour"
@@ -95,7 +110,7 @@ class UsageBucket(models.Model):
         return f"key {self.key_id}, {self.hour:%Y-%m-%d %H:00} UTC, {self.outcome}"
 
 
-class TeamUsageBucket(models.Model):
+class TeamUsageBucket(EndedRequests):
     """`UsageBucket` for whoever asks about everybody or a team: the keys of a team (null: of none) together.
 
     A month of hundreds of keys is half a million buckets, and a hundredth of that here.
@@ -106,16 +121,6 @@ class TeamUsageBucket(models.Model):
     team_id = models.BigIntegerField("team id", null=True)
     model = models.CharField("model", max_length=200, blank=True)
     endpoint = models.CharField("endpoint", max_length=64)
-    outcome = models.CharField("outcome", max_length=32, choices=OUTCOMES)
-    reason = models.CharField("reason", max_length=64, blank=True, default="")
-    error_code = models.CharField("error code", max_length=64, blank=True, default="")
-
-    num_requests = models.BigIntegerField("requests")
-    num_input_tokens = models.BigIntegerField("input tokens")
-    num_cached_tokens = models.BigIntegerField("cached input tokens")
-    num_output_tokens = models.BigIntegerField("output tokens")
-    num_reasoning_tokens = models.BigIntegerField("reasoning tokens")
-    num_injected_tokens = models.BigIntegerField("injected tokens")
 
     class Meta:
         verbose_name = "usage of a team's hour"
@@ -132,7 +137,7 @@ class TeamUsageBucket(models.Model):
         return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC, {self.outcome}"
 
 
-class TeamLatencyBucket(models.Model):
+class TeamLatencyBucket(Latencies):
     """How long the requests of one hour took, of a team (null: of none), model and endpoint: of those that
     were let in, since who is refused waits for nothing."""
 
@@ -141,11 +146,6 @@ class TeamLatencyBucket(models.Model):
     team_id = models.BigIntegerField("team id", null=True)
     model = models.CharField("model", max_length=200, blank=True)
     endpoint = models.CharField("endpoint", max_length=64)
-
-    queue_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    first_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    per_token_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
-    total_counts = ArrayField(models.IntegerField(), help_text=_HISTOGRAM_NOTE)
 
     class Meta:
         verbose_name = "latencies of a team's hour"

@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from inference.models import GenerationRecord
-from inference.usage.record_log import RecordPlace
+from inference.usage.record_log import RecordPlace, records_behind
 from inference.usage.selectors import UsageOwner
 
 MAX_LOOKED_AT = 20_000
@@ -99,13 +99,7 @@ def _decided(filter: DecisionFilter, after: RecordPlace | None) -> QuerySet[Gene
     rows = GenerationRecord.objects.filter(
         created_at__gte=filter.start_at, created_at__lt=filter.end_at, **filter.owner.columns
     ).exclude(hook_decisions=[])
-    if after is not None:
-        rows = rows.filter(created_at__lte=after.created_at)
-        if after.record_id is None:
-            rows = rows.exclude(created_at=after.created_at)
-        else:
-            rows = rows.exclude(created_at=after.created_at, id__gte=after.record_id)
-    return rows.order_by("-created_at", "-id")
+    return records_behind(rows, after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,15 +63,20 @@ class RecordPage:
     following: RecordPlace | None
 
 
+def records_behind(rows: QuerySet[GenerationRecord], after: RecordPlace | None) -> QuerySet[GenerationRecord]:
+    """Those of `rows` that come behind a place, newest first."""
+    rows = rows.order_by("-created_at", "-id")
+    if after is None:
+        return rows
+    rows = rows.filter(created_at__lte=after.created_at)
+    if after.record_id is None:
+        return rows.exclude(created_at=after.created_at)
+    return rows.exclude(created_at=after.created_at, id__gte=after.record_id)
+
+
 def records_page(*, filter: RecordFilter, after: RecordPlace | None, page_size: int) -> RecordPage:
     """The next `page_size` records. Where few fit, a page may have fewer and still be followed."""
-    rows = _matching(filter)
-    if after is not None:
-        rows = rows.filter(created_at__lte=after.created_at)
-        if after.record_id is None:
-            rows = rows.exclude(created_at=after.created_at)
-        else:
-            rows = rows.exclude(created_at=after.created_at, id__gte=after.record_id)
+    rows = records_behind(_matching(filter), after)
     place = None
     if filter.unindexed and not filter.request_id:
         hours, place = _hours(filter, after, page_size + 1)
@@ -81,7 +86,7 @@ def records_page(*, filter: RecordFilter, after: RecordPlace | None, page_size: 
         for first, end in _runs(hours):
             within |= Q(created_at__gte=first, created_at__lt=end)
         rows = rows.filter(within, created_at__gte=hours[-1])
-    found = list(rows.order_by("-created_at", "-id")[: page_size + 1])
+    found = list(rows[: page_size + 1])
     if len(found) > page_size:
         last = found[page_size - 1]
         return RecordPage(tuple(found[:page_size]), RecordPlace(last.created_at, last.pk))
