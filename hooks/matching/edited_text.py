@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hooks.matching.readings import Readings
+
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
@@ -34,10 +36,12 @@ class EditedText:
     other, in places of the original. It is replaced, never changed; that costs time in proportion to the
     changes so far."""
 
-    __slots__ = ("_pieces", "text")
+    __slots__ = ("_pieces", "readings", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.readings = Readings(text)
+        """Of the text as it is now."""
         self._pieces = [_Piece(0, len(text), text, True)]
 
     def replaced(self, replacements: Iterable[Replacement]) -> EditedText:

@@ -17,7 +17,7 @@ import re2
 
 from hooks.contracts.actions import MaskKind, MaskText
 from hooks.matching.personal import card_spans, email_spans
-from hooks.matching.readings import reading_of
+from hooks.matching.readings import Readings
 from hooks.matching.spans import Span, joined
 from hooks.matching.words import needle_of, word_spans
 
@@ -48,11 +48,15 @@ class Mask:
     replacement: str
 
     def spans(self, text: str, *, is_json: bool = False) -> list[Span]:
-        """Where in `text` it is found, in order, none over another. `is_json`: what is escaped in it is
+        """As `spans_in`, of a text in which nobody else looks."""
+        return self.spans_in(Readings(text), is_json=is_json)
+
+    def spans_in(self, readings: Readings, *, is_json: bool = False) -> list[Span]:
+        """Where in the text it is found, in order, none over another. `is_json`: what is escaped in it is
         read, too. Raises MaskFailed."""
-        if len(text) > MAX_MASKED_CHARS:
+        if len(readings.text) > MAX_MASKED_CHARS:
             raise MaskFailed("the text is too large")
-        found = list(islice(self._found(text, is_json), MAX_MATCHES + 1))
+        found = list(islice(self._found(readings, is_json), MAX_MATCHES + 1))
         if len(found) > MAX_MATCHES:
             raise MaskFailed("the text has too many matches")
         return joined(found)
@@ -71,8 +75,8 @@ class Mask:
         parts.append(text[place:])
         return "".join(parts)
 
-    def _found(self, text: str, is_json: bool) -> Iterator[Span]:
-        reading = reading_of(text, is_json=is_json)
+    def _found(self, readings: Readings, is_json: bool) -> Iterator[Span]:
+        reading = readings.plain(is_json=is_json)
         for kind in self.kinds:
             yield from (reading.source(*span) for span in _SPANS_OF[kind](reading.text))
         if self.patterns:
@@ -83,7 +87,7 @@ class Mask:
                     if match.end() > match.start():
                         yield reading.source(*match.span())
         if self.needles:
-            by_fold = reading.folded()
+            by_fold = readings.folded(is_json=is_json)
             for needle in self.needles:
                 yield from (by_fold.source(*span) for span in word_spans(by_fold.text, needle))
 

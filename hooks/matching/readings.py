@@ -96,6 +96,33 @@ class Reading:
         return Reading("".join(letters), starts, ends)
 
 
+class Readings:
+    """One text in its readings, each made once, when somebody first looks for something in it: many policies
+    look in the same one."""
+
+    __slots__ = ("_folded", "_plain", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._plain: dict[bool, Reading] = {}
+        self._folded: dict[bool, Reading] = {}
+
+    def plain(self, *, is_json: bool = False) -> Reading:
+        found = self._plain.get(is_json)
+        if found is None:
+            found = self._plain[is_json] = reading_of(self.text, is_json=is_json)
+        return found
+
+    def folded(self, *, is_json: bool = False) -> Reading:
+        found = self._folded.get(is_json)
+        if found is None:
+            found = self._folded[is_json] = self.plain(is_json=is_json).folded()
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Readings of {len(self.text)} characters>"
+
+
 def reading_of(text: str, *, is_json: bool = False) -> Reading:
     r"""The plain reading. `is_json`: `text` is JSON, or a part of some: what is escaped in it (`\u0062`) is
     read as what it stands for."""
