@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +17,8 @@ from hooks.contracts.webhook_settings import WebhookSettings
 from hooks.models import HookPolicy, Webhook
 from hooks.services.policies import policy_create
 from hooks.services.webhooks import webhook_create
+from hooks.webhooks.caller import HttpWebhookCaller
+from tests.webhook_receiver import Receiver, here
 
 SECRET = "a-secret-of-some-length"
 
@@ -58,22 +59,17 @@ def make_webhook() -> Callable[..., Webhook]:
 
 
 @pytest.fixture
-def in_threads() -> Callable[..., list[object]]:
-    """Runs each call in a thread with a connection of its own, all at once; results or errors."""
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver() as made:
+        yield made
 
-    def run(*calls: Callable[[], object]) -> list[object]:
-        def one(call: Callable[[], object]) -> object:
-            try:
-                return call()
-            except Exception as error:
-                return error
-            finally:
-                connection.close()
 
-        with ThreadPoolExecutor(len(calls)) as threads:
-            return [future.result() for future in [threads.submit(one, call) for call in calls]]
-
-    return run
+@pytest.fixture
+async def caller() -> AsyncIterator[HttpWebhookCaller]:
+    made = HttpWebhookCaller(resolve=here)
+    yield made
+    made.check_integrity()
+    await made.close()
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

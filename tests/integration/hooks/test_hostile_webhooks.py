@@ -19,28 +19,10 @@ from hooks.contracts.webhooks import WebhookFailed
 from hooks.webhooks.caller import HttpWebhookCaller
 from hooks.webhooks.failures import FailureReason
 from tests.webhook_calls import webhook_call, webhook_settings
-from tests.webhook_receiver import Receiver, always, answer
+from tests.webhook_receiver import Receiver, always, answer, here
 
 TIMEOUT_S = 60.0
 CHUNKED = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-async def here(_host: str, _port: int) -> list[str]:
-    return ["127.0.0.1"]
-
-
-@pytest.fixture
-async def receiver():
-    async with Receiver() as made:
-        yield made
-
-
-@pytest.fixture
-async def caller():
-    made = HttpWebhookCaller(resolve=here)
-    yield made
-    made.check_integrity()
-    await made.close()
 
 
 async def failure_of(caller, **changes):

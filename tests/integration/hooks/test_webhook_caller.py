@@ -19,27 +19,9 @@ from hooks.webhooks.caller import HttpWebhookCaller
 from hooks.webhooks.failures import FailureReason
 from tests.clocks import FakeClock
 from tests.webhook_calls import SECRET, webhook_call, webhook_settings
-from tests.webhook_receiver import Received, Receiver, always, answer
+from tests.webhook_receiver import Received, Receiver, always, answer, here
 
 TIMEOUT_S = 60.0
-
-
-async def here(_host: str, _port: int) -> list[str]:
-    return ["127.0.0.1"]
-
-
-@pytest.fixture
-async def receiver():
-    async with Receiver() as made:
-        yield made
-
-
-@pytest.fixture
-async def caller():
-    made = HttpWebhookCaller(resolve=here)
-    yield made
-    made.check_integrity()
-    await made.close()
 
 
 async def failure_of(caller: HttpWebhookCaller, timeout_s: float = TIMEOUT_S, **changes) -> str:

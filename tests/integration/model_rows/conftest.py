@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from django.db import connection
 
 from inference.domain.model_settings import ModelSettings
 from inference.model_rows.services import model_create
@@ -38,22 +36,3 @@ def make(settings_for: Callable[..., ModelSettings]) -> Callable[..., ModelRow]:
         return model_create(settings=settings_for(id, **members), is_enabled=is_enabled)
 
     return made
-
-
-@pytest.fixture
-def in_threads() -> Callable[..., list[object]]:
-    """Runs each call in a thread with a connection of its own, all at once; results or errors."""
-
-    def run(*calls: Callable[[], object]) -> list[object]:
-        def one(call: Callable[[], object]) -> object:
-            try:
-                return call()
-            except Exception as error:
-                return error
-            finally:
-                connection.close()
-
-        with ThreadPoolExecutor(len(calls)) as threads:
-            return [future.result() for future in [threads.submit(one, call) for call in calls]]
-
-    return run
