@@ -16,6 +16,7 @@ from typing import Any
 import re2
 
 from hooks.contracts.refusals import InvalidField
+from hooks.matching.patterns import pattern_compiled
 
 MAX_TEXT_CHARS = 20_000
 MAX_PATTERN_CHARS = 1000
@@ -216,11 +217,8 @@ def _read_sought(value: Any, path: str, max_chars: int) -> str:
 
 def _read_pattern(value: Any, path: str) -> str:
     pattern = read_text(value, path, min_chars=1, max_chars=MAX_PATTERN_CHARS, is_line=False)
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MAX_PATTERN_BYTES
     try:
-        compiled = re2.compile(pattern, options)
+        compiled = pattern_compiled(pattern, max_memory_bytes=MAX_PATTERN_BYTES)
     except re2.error:
         raise InvalidField(path, "expected a regular expression in RE2's syntax, of bounded size") from None
     if compiled.search("") is not None:

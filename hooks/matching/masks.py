@@ -13,9 +13,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-import re2
-
 from hooks.contracts.actions import MaskKind, MaskText
+from hooks.matching.patterns import pattern_compiled
 from hooks.matching.personal import card_spans, email_spans
 from hooks.matching.readings import Readings
 from hooks.matching.spans import Span, joined
@@ -23,7 +22,7 @@ from hooks.matching.words import needle_of, word_spans
 
 MAX_MATCHES = 10_000
 MAX_MASKED_CHARS = 1 << 20
-# RE2's own bound for a pattern and its automaton; past it, it says so instead of growing.
+# More than what is saved may have (hooks/action_form): what was saved always compiles.
 MAX_PATTERN_MEMORY_BYTES = 8 << 20
 
 _SPANS_OF = {MaskKind.EMAIL: email_spans, MaskKind.CARD_NUMBER: card_spans}
@@ -95,12 +94,12 @@ class Mask:
 @lru_cache(maxsize=1024)
 def mask_compiled(action: MaskText) -> Mask:
     """Raises re2.error (an Exception) for a pattern that is none."""
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MAX_PATTERN_MEMORY_BYTES
     return Mask(
         kinds=action.kinds,
         needles=tuple(needle for needle in map(needle_of, action.words) if needle),
-        patterns=tuple(re2.compile(pattern, options) for pattern in action.patterns),
+        patterns=tuple(
+            pattern_compiled(pattern, max_memory_bytes=MAX_PATTERN_MEMORY_BYTES)
+            for pattern in action.patterns
+        ),
         replacement=action.replacement,
     )
