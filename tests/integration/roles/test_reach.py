@@ -57,6 +57,10 @@ PAGES = {
     "console/live/": STAFF,
     "console/live/<uuid:record_id>/cancel": "",
     "console/decisions/": STAFF,
+    "console/keys/": SIGNED_IN,
+    "console/keys/<int:key_id>/revoke/": "",
+    "console/keys/<int:key_id>/replace/": "",
+    "console/maintenance/": STAFF,
     "console/start/": SIGNED_IN,
     "console/login/": "-",
     "console/logout/": "",
@@ -70,6 +74,7 @@ API = {
     "requests": (SIGNED_IN, ""),
     "requests/record_id/cancel": ("", SIGNED_IN),  # which finds his own alone
     "usage": (SIGNED_IN, ""),
+    "maintenance": (STAFF, "AO"),
     "models": ("AO", "AO"),
     "models/row_id": ("AO", "AO"),
     "models/row_id/status": ("AO", ""),
