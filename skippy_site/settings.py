@@ -114,6 +114,8 @@ PERSONAL_DATA_HOLDERS = [
 MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
 # Makes hooks.services.scope_directory.ScopeDirectory.
 HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
+# Is a hooks.services.parameter_rules.ParameterRules.
+HOOK_PARAMETER_RULES = "skippy_site.hook_parameters.site_parameter_fault"
 # Makes hooks.services.trial_desk.TrialDesk.
 HOOK_TRIAL_DESK = "skippy_site.hook_trial.SiteTrialDesk"
 # Where webhooks may be.
