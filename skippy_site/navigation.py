@@ -45,6 +45,7 @@ PLACES: tuple[PlaceGroup, ...] = (
             Place("Usage", "console:usage", "bar_chart"),
             Place("Requests", "console:requests", "list_alt"),
             Place("My keys", "console:keys", "vpn_key"),
+            Place("Playground", "console:playground", "forum"),
             Place("First request", "console:start", "rocket_launch"),
         ),
     ),

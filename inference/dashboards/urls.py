@@ -8,6 +8,7 @@ from django.urls import path
 from inference.dashboards import decisions, downloads, keys, maintenance, requests, views
 from inference.dashboards.live import views as live_views
 from inference.dashboards.login import ConsoleLoginView
+from inference.dashboards.playground import views as playground_views
 
 app_name = "console"
 urlpatterns = [
@@ -25,6 +26,8 @@ urlpatterns = [
     path("keys/<int:key_id>/revoke/", keys.revoke, name="key_revoke"),
     path("keys/<int:key_id>/replace/", keys.replace, name="key_replace"),
     path("maintenance/", maintenance.maintenance, name="maintenance"),
+    path("playground/", playground_views.playground, name="playground"),
+    path("playground/pass/", playground_views.issue_pass, name="playground_pass"),
     path("start/", views.start, name="start"),
     path("login/", ConsoleLoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),

@@ -61,6 +61,8 @@ PAGES = {
     "console/keys/<int:key_id>/revoke/": "",
     "console/keys/<int:key_id>/replace/": "",
     "console/maintenance/": STAFF,
+    "console/playground/": SIGNED_IN,
+    "console/playground/pass/": "",
     "console/start/": SIGNED_IN,
     "console/login/": "-",
     "console/logout/": "",
