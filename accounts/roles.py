@@ -44,6 +44,9 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     "accounts.limitcounter": _READ,
     "accounts.limitprocess": _READ,
     "accounts.limitreservation": _READ,
+    # For whom: accounts.password_link_rights.
+    "accounts.passwordlink": _WRITTEN,
+    "accounts.rolegroup": _READ,
     "accounts.team": _WRITTEN,
     "accounts.userpolicy": _WRITTEN,
     "admin.logentry": _READ,

@@ -8,6 +8,7 @@ from django.urls import path
 from inference.dashboards import decisions, downloads, requests, views
 from inference.dashboards.live import views as live_views
 from inference.dashboards.login import ConsoleLoginView
+from inference.dashboards.welcome import welcome
 
 app_name = "console"
 urlpatterns = [
@@ -22,6 +23,7 @@ urlpatterns = [
     path("live/<uuid:record_id>/cancel", live_views.cancel, name="live_cancel"),
     path("decisions/", decisions.decisions, name="decisions"),
     path("start/", views.start, name="start"),
+    path("welcome/<str:token>/", welcome, name="welcome"),
     path("login/", ConsoleLoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),
 ]
