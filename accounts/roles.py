@@ -139,6 +139,12 @@ def sees_texts_of_others(user: Any) -> bool:
     return may_open_staff_page(user, _SEES_TEXTS)
 
 
+def may_have_text_kept(user: Any, *, owner_id: int) -> bool:
+    """Whether he may make, replace or change a key so that it keeps text. Whoever has a key reads what is
+    kept under it, and nobody would be told: so for others only who may read their texts in any case."""
+    return owner_id == user.pk or sees_texts_of_others(user)
+
+
 def may_manage_roles(user: Any) -> bool:
     """Whether he says who is what, and sets passwords of others. Who cannot, cannot make himself more."""
     return bool(user.is_active and user.is_staff and user.has_perms(_MANAGES_ROLES))
