@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,6 +27,14 @@ from tests.integration.usage.records import record, save
 @pytest.fixture(autouse=True)
 def quick_passwords(settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def no_log() -> Iterator[None]:
+    """Thousands of refusals are no news, and each has a traceback."""
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture
@@ -72,8 +83,12 @@ def things(people: dict[str, Client]) -> dict[str, Any]:
     save(made)
     GenerationText.objects.create(
         record_id=made.pk,
-        request={"messages": "words-of-another"},
-        answer={"text": "words-of-another"},
+        created_at=made.created_at,
+        expires_at=made.created_at + timedelta(days=1),
+        user_id=other.pk,
+        key_id=key.pk,
+        request="words-of-another",
+        answer="words-of-another",
     )
     return {
         "user_id": other.pk,
