@@ -102,6 +102,7 @@ if os.environ.get("SKIPPY_DATABASE_POOL") == "1":
 # Asked in this order when a user is exported or erased; his keys are revoked first.
 PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.KeyHolder",
+    "accounts.account_data.PasswordLinkHolder",
     "accounts.account_data.AccountHolder",
     "accounts.account_data.HistoryHolder",
     "inference.usage.personal_data.EventHolder",
@@ -198,6 +199,13 @@ LOGIN_REDIRECT_URL = "console:usage"
 if ENVIRONMENT.email_url:
     vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
 EMAIL_TIMEOUT = 10
+# Links that are handed to people: whether mail may carry them, and at which address they are.
+HAS_MAIL_SERVER = bool(ENVIRONMENT.email_url)
+CONSOLE_PUBLIC_URL = ENVIRONMENT.public_url
+_LOOPBACK = f"[{ENVIRONMENT.loopback}]" if ":" in ENVIRONMENT.loopback else ENVIRONMENT.loopback
+CONSOLE_LOCAL_URL = f"http://{_LOOPBACK}:{ENVIRONMENT.port}"
+INVITATION_VALID_FOR = timedelta(days=ENVIRONMENT.invitation_days)
+PASSWORD_LINK_VALID_FOR = timedelta(hours=ENVIRONMENT.password_link_hours)
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
