@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts import services
 from accounts.models import ApiKey
+from accounts.password_links import invitation_create
 from accounts.role_groups import role_groups_ensure, role_set
 from accounts.roles import Role
 from hooks.contracts.webhook_settings import WebhookSettings
@@ -216,6 +217,7 @@ def _things(filled: FilledConsole, teams: list[Any]) -> dict[str, Any]:
     return {
         "accounts_apikey": filled.keys[0].pk,
         "accounts_team": teams[0].pk,
+        "accounts_passwordlink": invitation_create(user=User.objects.get(username="carol"))[0].pk,
         "accounts_administrativechange": apps.get_model("accounts", "administrativechange")
         .objects.latest("pk")
         .pk,

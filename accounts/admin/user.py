@@ -18,6 +18,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET, USE_FIELDSET
 from accounts.admin.limit_use_told import use_of_user
+from accounts.admin.user_links import UserLinks
 from accounts.history import changes_about_user
 from accounts.history_page import HistoryPage
 from accounts.models import UserPolicy
@@ -60,7 +61,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(get_user_model())
-class AccountAdmin(HistoryPage, UserAdmin, PageAdmin):
+class AccountAdmin(UserLinks, HistoryPage, UserAdmin, PageAdmin):
     """A user who is switched off stops at once in this process, in 5 s elsewhere, and so does a
     policy.
 
@@ -72,6 +73,8 @@ class AccountAdmin(HistoryPage, UserAdmin, PageAdmin):
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     inlines: ClassVar = [UserPolicyInline]
+    list_display: ClassVar = ["username", "email", "signs_in", "is_staff", "is_active", "last_login"]
+    actions: ClassVar = ["link_selected"]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         is_open = obj is None or may_change_account(request.user, obj)

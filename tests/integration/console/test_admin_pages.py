@@ -26,6 +26,8 @@ ELSEWHERE = {
     "accounts.limitcounter": "counted: what is used of limits is shown where limits are",
     "accounts.limitprocess": "counted: which processes hold reservations, for seconds",
     "accounts.limitreservation": "counted: what open requests hold, for seconds",
+    "accounts.rolegroup": "which groups are those of roles",
+    "inference.maintenance": "the console's page of maintenance",
     "inference.generationrecord": "the console's log of requests",
     "inference.generationtext": "the console's page of a request",
     "inference.idempotentrequest": "digests, which nobody can read",
