@@ -59,6 +59,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # What an operator may change of a user is narrower still: accounts.admin.user.
     "auth.user": (ALL, ("add", "change", "view"), LOOK),
     "hooks.hookpolicy": _RULED,
+    "hooks.hookreplay": _READ,
     "hooks.webhook": _RULED,
     "inference.alert": _READ,
     "inference.eventbucket": _READ,
