@@ -30,7 +30,7 @@ from accounts.contracts import KeyState
 from accounts.forms import ApiKeyAddForm, ApiKeyChangeForm, ApiKeyRotateForm
 from accounts.keys import MintedKey
 from accounts.models import ApiKey
-from accounts.roles import session_grantable_scopes
+from accounts.roles import may_have_text_kept, session_grantable_scopes
 from accounts.selectors import api_keys_for_listing
 
 _STATE_LABELS = {
@@ -107,6 +107,7 @@ class ApiKeyAdmin(ModelAdmin):
     def get_form(self, request: HttpRequest, obj: ApiKey | None = None, **kwargs: Any) -> Any:
         kwargs["form"] = ApiKeyAddForm if obj is None else ApiKeyChangeForm
         form = super().get_form(request, obj, **kwargs)
+        form.actor = request.user
         grantable = session_grantable_scopes(request.user)
         if "scopes" in form.base_fields:
             offered = form.base_fields["scopes"]
@@ -133,7 +134,10 @@ class ApiKeyAdmin(ModelAdmin):
         return may_revoke
 
     def has_rotate_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        return self.has_add_permission(request) and self.has_change_permission(request, obj)
+        is_beyond = (
+            obj is not None and obj.keeps_text and not may_have_text_kept(request.user, owner_id=obj.user_id)
+        )
+        return not is_beyond and self.has_add_permission(request) and self.has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         is_mistake = obj is None or (obj.revoked_at is not None and obj.last_used_at is None)
@@ -162,7 +166,7 @@ class ApiKeyAdmin(ModelAdmin):
         context = {
             **(extra_context or {}),
             "can_revoke": self.has_revoke_permission(request),
-            "can_rotate": self.has_rotate_permission(request),
+            "can_rotate": self.has_rotate_permission(request, self.get_object(request, unquote(object_id))),
         }
         return super().change_view(request, object_id, form_url, context)
 

@@ -17,6 +17,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET
+from accounts.admin.user_links import UserLinks
 from accounts.models import UserPolicy
 from accounts.roles import Role, may_change_account, may_manage_roles
 
@@ -50,7 +51,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(get_user_model())
-class AccountAdmin(UserAdmin, ModelAdmin):
+class AccountAdmin(UserLinks, UserAdmin, ModelAdmin):
     """A user who is switched off stops at once in this process, in 5 s elsewhere, and so does a
     policy.
 
@@ -62,6 +63,8 @@ class AccountAdmin(UserAdmin, ModelAdmin):
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     inlines: ClassVar = [UserPolicyInline]
+    list_display: ClassVar = ["username", "email", "signs_in", "is_staff", "is_active", "last_login"]
+    actions: ClassVar = ["link_selected"]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         is_open = obj is None or may_change_account(request.user, obj)

@@ -45,6 +45,7 @@ class EarlyRules:
 
     def __init__(self, config: ListenConfig) -> None:
         self._config = config
+        self.cross_origin = config.cross_origin
 
     def refuse(self, head: RequestHead, *, is_draining: bool) -> SkippyError | None:
         """The error to answer with, or None to read on.
