@@ -66,6 +66,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # What people asked and were answered is their secret, and so is what answers are kept under.
     "inference.generationtext": _PRIVATE,
     "inference.idempotentrequest": _PRIVATE,
+    "inference.maintenance": _WRITTEN,
     "inference.modeladapter": _WRITTEN,
     "inference.modelname": _READ,
     "inference.modelprice": _WRITTEN,

@@ -11,6 +11,8 @@ class InferenceConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from inference.maintenance.history import audit_maintenance
         from inference.model_rows.history import audit_model_rows
 
         audit_model_rows()
+        audit_maintenance()

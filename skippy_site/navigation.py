@@ -44,6 +44,7 @@ PLACES: tuple[PlaceGroup, ...] = (
         (
             Place("Usage", "console:usage", "bar_chart"),
             Place("Requests", "console:requests", "list_alt"),
+            Place("My keys", "console:keys", "vpn_key"),
             Place("Playground", "console:playground", "forum"),
             Place("First request", "console:start", "rocket_launch"),
         ),
@@ -64,6 +65,7 @@ PLACES: tuple[PlaceGroup, ...] = (
         "Serving",
         (
             Place("Models", "admin:inference_modelrow_changelist", "neurology", "inference.view_modelrow"),
+            Place("Maintenance", "console:maintenance", "construction", "inference.view_maintenance"),
             Place("Prices", "admin:inference_modelprice_changelist", "payments", "inference.view_modelprice"),
         ),
     ),

@@ -78,6 +78,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "skippy_site.navigation.places",
+                "inference.dashboards.maintenance.banner",
             ],
             "libraries": {"figures": "inference.dashboards.template_filters"},
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from inference.dashboards import decisions, downloads, requests, views
+from inference.dashboards import decisions, downloads, keys, maintenance, requests, views
 from inference.dashboards.live import views as live_views
 from inference.dashboards.login import ConsoleLoginView
 from inference.dashboards.playground import views as playground_views
@@ -23,6 +23,10 @@ urlpatterns = [
     path("live/", live_views.live, name="live"),
     path("live/<uuid:record_id>/cancel", live_views.cancel, name="live_cancel"),
     path("decisions/", decisions.decisions, name="decisions"),
+    path("keys/", keys.keys, name="keys"),
+    path("keys/<int:key_id>/revoke/", keys.revoke, name="key_revoke"),
+    path("keys/<int:key_id>/replace/", keys.replace, name="key_replace"),
+    path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("playground/", playground_views.playground, name="playground"),
     path("playground/pass/", playground_views.issue_pass, name="playground_pass"),
     path("start/", views.start, name="start"),

@@ -116,7 +116,16 @@
       }),
     );
   };
+  /* The banner that the page came with, or one of its own where the service was closed since. */
+  const tellClosed = (message) => {
+    const banner = by("maintenance"), line = by("closed");
+    if (banner) banner.hidden = !message;
+    const text = message && !banner ? `Under maintenance. ${message}` : "";
+    if (line.textContent !== text) line.textContent = text;
+    line.hidden = !text;
+  };
   const show = (snapshot) => {
+    tellClosed(snapshot.maintenance);
     by("no-models").hidden = snapshot.models.length > 0;
     by("no-requests").hidden = snapshot.requests.length > 0 || !snapshot.is_complete;
     rows(by("models"), snapshot.models, (one) => one.id, model.make, model.fill);

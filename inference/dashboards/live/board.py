@@ -13,6 +13,7 @@ import msgspec
 
 from inference.dashboards.live.snapshot import MAX_REQUESTS, LiveSnapshot, live_model, live_row
 from inference.domain.clock import Clock
+from inference.domain.maintenance import DEFAULT_MESSAGE, Maintenance
 from inference.hosting.fleet import Fleet
 from inference.ledger.database_calls import in_database
 from inference.ledger.live_desk import LiveRequests
@@ -32,6 +33,7 @@ class LiveSources:
     recent: RecentEvents
     ask_requests: Callable[[], LiveRequests]
     ask_rights: Callable[[Iterable[str]], set[str]]
+    ask_maintenance: Callable[[], Maintenance]
     clock: Clock
 
 
@@ -110,6 +112,7 @@ class LiveBoard:
             _log.debug("what runs cannot be asked: %s", type(problem).__name__)
             found = LiveRequests((), 0, 1)
         fleet, recent = self._sources.fleet, self._sources.recent
+        said = self._sources.ask_maintenance()
         held, statuses = fleet.statistics(), {status.row_id: status for status in fleet.statuses()}
         snapshot = LiveSnapshot(
             at=self._sources.clock.unix_time(),
@@ -118,6 +121,7 @@ class LiveBoard:
             num_requests=len(found.requests),
             num_servers=found.num_servers,
             is_complete=not found.num_silent,
+            maintenance=(said.message or DEFAULT_MESSAGE) if said.is_on else "",
             decisions=recent.decisions(),
             events=recent.events(),
         )

@@ -57,7 +57,8 @@ class LiveRow(msgspec.Struct, frozen=True, kw_only=True):
 class LiveSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`models`, `decisions` and `events` are of the process that sends it, `requests` of all of them:
     `num_requests` in all, of which the oldest are here. `is_complete` is False where a process, or the
-    database through which they are asked, did not answer."""
+    database through which they are asked, did not answer. `maintenance` is what newcomers are told where the
+    service is closed to them, else empty."""
 
     at: float
     models: list[LiveModel]
@@ -65,6 +66,7 @@ class LiveSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     num_requests: int
     num_servers: int
     is_complete: bool
+    maintenance: str
     decisions: list[RecentEvent]
     events: list[RecentEvent]
 

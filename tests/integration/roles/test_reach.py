@@ -64,6 +64,10 @@ PAGES = {
     "console/live/": STAFF,
     "console/live/<uuid:record_id>/cancel": "",
     "console/decisions/": STAFF,
+    "console/keys/": SIGNED_IN,
+    "console/keys/<int:key_id>/revoke/": "",
+    "console/keys/<int:key_id>/replace/": "",
+    "console/maintenance/": STAFF,
     "console/playground/": SIGNED_IN,
     "console/playground/pass/": "",
     "console/start/": SIGNED_IN,
@@ -96,6 +100,7 @@ API = {
     "requests": (SIGNED_IN, ""),
     "requests/record_id/cancel": ("", ""),  # nothing runs: 404 for everybody
     "usage": (SIGNED_IN, ""),
+    "maintenance": (STAFF, "AO"),
     "models": ("AO", "AO"),
     "models/row_id": ("AO", "AO"),
     "models/row_id/status": ("AO", ""),
