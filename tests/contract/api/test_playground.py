@@ -22,7 +22,9 @@ from tests.contract.api.test_live_socket import PASSWORD
 # The browser's fixtures, here too. (Named once, so that the linter sees them used.)
 FIXTURES = (browser, shot)
 PATIENCE_MS = 20_000
-HOSTILE = "It's \"so\" \\ $HOME `id` $(id) !! %s {x}\n\ttab é 日本 🙂 \u0000\u0007\u2028 ''' \"\"\" <b>bold</b>"
+HOSTILE = (
+    'It\'s "so" \\ $HOME `id` $(id) !! %s {x}\n\ttab é 日本 🙂 \u0000\u0007\u2028 \'\'\' """ <b>bold</b>'
+)
 TOOL = {
     "type": "function",
     "function": {
@@ -122,7 +124,9 @@ def player(browser: Any, live: LiveService) -> Iterator[Player]:
     page.on(
         "request",
         lambda asked: (
-            None if asked.url.startswith((live.url, "data:")) else complaints.append(f"another host: {asked.url}")
+            None
+            if asked.url.startswith((live.url, "data:"))
+            else complaints.append(f"another host: {asked.url}")
         ),
     )
     page.goto("/console/login/")
@@ -210,7 +214,11 @@ def test_a_conversation(player: Player, live: LiveService, shot: Callable[[Any, 
     turn.get_by_role("button", name="Give this result").click()
     player.ended(player.last())
     call, result = player.sent[-1]["messages"][-2:]
-    assert result == {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "Sunny, 21 degrees"}
+    assert result == {
+        "role": "tool",
+        "tool_call_id": call["tool_calls"][0]["id"],
+        "content": "Sunny, 21 degrees",
+    }
 
     # The conversation is this tab's, and gone with who signed in.
     num_turns = page.locator(".turn").count()
@@ -244,7 +252,10 @@ def test_policies_that_fired_are_shown_and_a_revoked_key_opens_nothing(
         "scope": {"key_ids": [player.key["id"]]},
     }
     made = httpx.post(
-        f"{live.url}/api/hook-policies", json=policy, headers={"Authorization": f"Bearer {manager}"}, timeout=20
+        f"{live.url}/api/hook-policies",
+        json=policy,
+        headers={"Authorization": f"Bearer {manager}"},
+        timeout=20,
     )
     assert made.status_code == 201, made.text
     player.open()
@@ -259,5 +270,7 @@ def test_policies_that_fired_are_shown_and_a_revoked_key_opens_nothing(
 
     live.manage("api_key_revoke", str(player.key["id"]))
     deadline_ts = time.monotonic() + 6
-    while "api_key_revoked" not in (told := player.say("Still?").locator(".ending").inner_text(timeout=20_000)):
+    while "api_key_revoked" not in (
+        told := player.say("Still?").locator(".ending").inner_text(timeout=20_000)
+    ):
         assert time.monotonic() < deadline_ts, told
