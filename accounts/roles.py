@@ -35,10 +35,14 @@ _WRITTEN = (ALL, ALL, LOOK)
 _READ = (LOOK, LOOK, LOOK)
 _RULED = (ALL, LOOK, LOOK)
 _PRIVATE = (LOOK, NOTHING, NOTHING)
+_OF_NOBODY = (NOTHING, NOTHING, NOTHING)
 
 # For each table: what administrator, operator and auditor may do. A key owner has no permission of Django's:
 # what is his own is open to him without one.
 ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    # How people sign in: secrets, or tables that are not used.
+    "account.emailaddress": _OF_NOBODY,
+    "account.emailconfirmation": _OF_NOBODY,
     "accounts.administrativechange": _READ,
     "accounts.apikey": _WRITTEN,
     "accounts.limitcounter": _READ,
@@ -70,6 +74,10 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     "inference.usagebucket": _READ,
     "inference.usageday": _READ,
     "inference.usagepending": _READ,
+    "mfa.authenticator": _OF_NOBODY,
+    "socialaccount.socialaccount": _OF_NOBODY,
+    "socialaccount.socialapp": _OF_NOBODY,
+    "socialaccount.socialtoken": _OF_NOBODY,
 }
 _COLUMNS = (Role.ADMINISTRATOR, Role.OPERATOR, Role.AUDITOR)
 

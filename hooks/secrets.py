@@ -33,6 +33,7 @@ class SecretBox:
     """Encrypts with the service's secret, decrypts also with `older` ones of it."""
 
     def __init__(self, service_secret: str, older: Sequence[str] = ()) -> None:
+        self._newest = _cipher(service_secret)
         self._cipher = MultiFernet([_cipher(secret) for secret in (service_secret, *older)])
 
     def seal(self, secret: str) -> str:
@@ -45,6 +46,15 @@ class SecretBox:
             return self._cipher.decrypt(sealed.encode()).decode()
         except (InvalidToken, UnicodeError):
             raise SecretUnreadable(owner) from None
+
+    def sealed_anew(self, sealed: str, *, owner: str) -> str | None:
+        """The same secret under the service's present one; None where it is that already. Raises
+        SecretUnreadable."""
+        try:
+            self._newest.decrypt(sealed.encode())
+        except (InvalidToken, UnicodeError):
+            return self.seal(self.open(sealed, owner=owner))
+        return None
 
     def __repr__(self) -> str:
         return "<SecretBox>"

@@ -27,6 +27,7 @@ from django.urls import re_path  # noqa: E402
 from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.limits.ceiling import Ceiling  # noqa: E402
 from accounts.limits.desk import SharedLimitDesk  # noqa: E402
+from accounts.pass_desk import pass_lookup  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from hooks.contracts.exchange import HookDesk  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
@@ -160,6 +161,7 @@ def make_application(
     authenticator = Authenticator(
         lambda key: api_key_lookup(plaintext=key),
         last_used.note,
+        look_up_pass=lambda shown, headers: pass_lookup(text=shown, headers=headers),
         note_refusal=watching.metrics.note_refused_key,
     )
     routes = api_routes(

@@ -19,7 +19,8 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.hook_settings import HookSettings
+from skippy_site.servers.cross_origin import CrossOriginPolicy
+from skippy_site.sharing_settings import SharingSettings
 from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,7 +33,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(HookSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -301,11 +302,17 @@ class Environment(HookSettings, frozen=True, kw_only=True, forbid_unknown_fields
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
         self.check_speculation()
         self.check_hooks()
+        _ = self.cross_origin
         engine_config(self)
 
     @property
     def trusted_networks_text(self) -> tuple[str, ...]:
         return parts_of(self.trusted_proxies)
+
+    @property
+    def cross_origin(self) -> CrossOriginPolicy:
+        """Whose pages may call from a browser."""
+        return self.cross_origin_for(self.session_header)
 
     @property
     def loopback(self) -> str:

@@ -44,6 +44,7 @@ PLACES: tuple[PlaceGroup, ...] = (
         (
             Place("Usage", "console:usage", "bar_chart"),
             Place("Requests", "console:requests", "list_alt"),
+            Place("Playground", "console:playground", "forum"),
             Place("First request", "console:start", "rocket_launch"),
         ),
     ),

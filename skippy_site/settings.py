@@ -26,6 +26,12 @@ SECRET_KEY_FALLBACKS = list(ENVIRONMENT.former_secret_keys)
 DEBUG = False
 
 INSTALLED_APPS = [
+    # What signs people in. Before accounts, whose admin takes their tables out of the admin again.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "accounts.apps.AccountsConfig",
     "hooks.apps.HooksConfig",
     "inference.apps.InferenceConfig",
@@ -53,6 +59,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "accounts.middleware.actor_middleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -107,6 +114,8 @@ PERSONAL_DATA_HOLDERS = [
 MODEL_CHECKS = "skippy_site.model_rows.make_model_checks"
 # Makes hooks.services.scope_directory.ScopeDirectory.
 HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
+# Is a hooks.services.parameter_rules.ParameterRules.
+HOOK_PARAMETER_RULES = "skippy_site.hook_parameters.site_parameter_fault"
 # Makes hooks.services.trial_desk.TrialDesk.
 HOOK_TRIAL_DESK = "skippy_site.hook_trial.SiteTrialDesk"
 # Where webhooks may be.
@@ -178,6 +187,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+# Signing in is a page of the console with allauth behind it; what of allauth is in no urls.py is not there.
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
 LOGIN_URL = "console:login"
 LOGIN_REDIRECT_URL = "console:usage"
 

@@ -141,6 +141,7 @@ class RecordedConsumer(ApiConsumer):
                 team_id=principal.team_id,
                 team_name=principal.team_name,
                 priority=PriorityClass(principal.priority.value),
+                is_in_playground=principal.is_in_playground,
             )
         )
         lifecycle.open()

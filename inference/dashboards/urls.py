@@ -8,6 +8,7 @@ from django.urls import path
 from inference.dashboards import decisions, downloads, requests, views
 from inference.dashboards.live import views as live_views
 from inference.dashboards.login import ConsoleLoginView
+from inference.dashboards.playground import views as playground_views
 
 app_name = "console"
 urlpatterns = [
@@ -21,6 +22,8 @@ urlpatterns = [
     path("live/", live_views.live, name="live"),
     path("live/<uuid:record_id>/cancel", live_views.cancel, name="live_cancel"),
     path("decisions/", decisions.decisions, name="decisions"),
+    path("playground/", playground_views.playground, name="playground"),
+    path("playground/pass/", playground_views.issue_pass, name="playground_pass"),
     path("start/", views.start, name="start"),
     path("login/", ConsoleLoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),

@@ -32,6 +32,7 @@ from skippy_site.servers.contract import (
     ListenConfig,
     Scope,
 )
+from skippy_site.servers.cross_origin_access import with_cross_origin
 from skippy_site.servers.daphne_request import (
     HttpExchange,
     Inbox,
@@ -104,7 +105,7 @@ class SkippyServer(Server):  # type: ignore[misc]
             exchange = HttpExchange(protocol)
             scope["extensions"] = {CONNECTION_EXTENSION: protocol.channel, WRITER_EXTENSION: exchange}
         scope["asgi"] = {"version": "3.0", "spec_version": "2.3"}
-        answering = run_application(self.application, scope, exchange)
+        answering = run_application(self.application, scope, exchange, self.rules.cross_origin)
         self.clients.track(asyncio.get_running_loop().create_task(answering))
         return exchange.inbox
 
@@ -174,7 +175,8 @@ def serve(
 
     async def run() -> None:
         try:
-            front = DaphneFront(SkippyServer(application, config), sockets)
+            shared = with_cross_origin(application, config.cross_origin)
+            front = DaphneFront(SkippyServer(shared, config), sockets)
             if announce is not None:
                 announce(config.host, port)
             exit_codes.append(await live(front, lifespan, config))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
+from django.contrib.auth import SESSION_KEY, get_user_model
 from django.utils import timezone
-from django.utils.crypto import constant_time_compare
 
 from accounts.api.caller import caller_by_session
 from accounts.scopes import Scope
+from accounts.signed_in import is_session_of
 from inference.dashboards.live.session_check import session_store
 
 
@@ -29,12 +29,7 @@ def watching_sessions(keys: Iterable[str]) -> set[str]:
     users = get_user_model().objects.in_bulk([int(pk) for pk in wanted])
     may = {str(pk): user for pk, user in users.items() if may_watch(user)}
     return {
-        key for key, content in contents.items() if _is_users(content, may.get(content.get(SESSION_KEY, "")))
+        key
+        for key, content in contents.items()
+        if is_session_of(content, may.get(content.get(SESSION_KEY, "")))
     }
-
-
-def _is_users(content: dict[str, Any], user: Any) -> bool:
-    """As django.contrib.auth.get_user: a new password ends the sessions that are older than it."""
-    if user is None or BACKEND_SESSION_KEY not in content:
-        return False
-    return constant_time_compare(content.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())

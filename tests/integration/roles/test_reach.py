@@ -57,6 +57,8 @@ PAGES = {
     "console/live/": STAFF,
     "console/live/<uuid:record_id>/cancel": "",
     "console/decisions/": STAFF,
+    "console/playground/": SIGNED_IN,
+    "console/playground/pass/": "",
     "console/start/": SIGNED_IN,
     "console/login/": "-",
     "console/logout/": "",
