@@ -57,7 +57,7 @@ FROM inference_usageday GROUP BY 1, 2, 3, 4, 5, 6;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('inference', '0017_record_decided'),
+        ('inference', '0018_maintenance'),
     ]
 
     operations = [
