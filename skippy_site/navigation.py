@@ -54,6 +54,9 @@ PLACES: tuple[PlaceGroup, ...] = (
         (
             Place("Keys", "admin:accounts_apikey_changelist", "key", "accounts.view_apikey"),
             Place("Users", "admin:auth_user_changelist", "person", "auth.view_user"),
+            Place(
+                "Invitations", "admin:accounts_passwordlink_changelist", "mail", "accounts.view_passwordlink"
+            ),
             Place("Groups", "admin:auth_group_changelist", "badge", "auth.view_group"),
             Place("Teams", "admin:accounts_team_changelist", "groups", "accounts.view_team"),
         ),

@@ -9,6 +9,7 @@ from inference.dashboards import decisions, downloads, keys, maintenance, reques
 from inference.dashboards.live import views as live_views
 from inference.dashboards.login import ConsoleLoginView
 from inference.dashboards.playground import views as playground_views
+from inference.dashboards.welcome import welcome
 
 app_name = "console"
 urlpatterns = [
@@ -29,6 +30,7 @@ urlpatterns = [
     path("playground/", playground_views.playground, name="playground"),
     path("playground/pass/", playground_views.issue_pass, name="playground_pass"),
     path("start/", views.start, name="start"),
+    path("welcome/<str:token>/", welcome, name="welcome"),
     path("login/", ConsoleLoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),
 ]
