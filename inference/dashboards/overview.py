@@ -82,9 +82,10 @@ def portions_of(
     parties: SliceParties | None = None,
 ) -> tuple[Portion, ...]:
     """All of one of `PARTS`, by reading no more than that needs."""
-    if kind in ("users", "keys"):
+    if kind in ("users", "keys", "teams"):
         parties = parties or slice_parties(slice=query.slice)
-        return parties.users if kind == "users" else parties.keys
+        whose: tuple[Portion, ...] = getattr(parties, kind)
+        return whose
     overview = overview or slice_overview(slice=query.slice, starts=query.period.starts[:1])
     found: tuple[Portion, ...] = getattr(overview, kind.replace("-", "_"))
     return found

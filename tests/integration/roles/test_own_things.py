@@ -1,4 +1,4 @@
-"""What belongs to one user, asked for by another who is no staff: by every path, in every list, on the socket."""
+"""What is one user's, asked for by another who is no staff: by every path, in every list, on the socket."""
 
 from __future__ import annotations
 
