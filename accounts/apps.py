@@ -15,6 +15,8 @@ class AccountsConfig(AppConfig):
 
         from accounts.audit import audit_accounts
         from accounts.role_groups import role_groups_ensure
+        from accounts.sign_in.events import listen
 
         audit_accounts()
+        listen()
         post_migrate.connect(role_groups_ensure, dispatch_uid="role-groups")

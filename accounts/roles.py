@@ -48,6 +48,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     "accounts.limitcounter": _READ,
     "accounts.limitprocess": _READ,
     "accounts.limitreservation": _READ,
+    "accounts.signinattempts": _OF_NOBODY,
     "accounts.team": _WRITTEN,
     "accounts.userpolicy": _WRITTEN,
     "admin.logentry": _READ,

@@ -20,7 +20,7 @@ from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
 from skippy_site.servers.cross_origin import CrossOriginPolicy
-from skippy_site.sharing_settings import SharingSettings
+from skippy_site.sign_in_settings import SignInSettings
 from skippy_site.watching_settings import check_networks, parts_of
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -33,7 +33,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(SignInSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -302,6 +302,7 @@ class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fie
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
         self.check_speculation()
         self.check_hooks()
+        self.check_sign_in()
         _ = self.cross_origin
         engine_config(self)
 

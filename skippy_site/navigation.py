@@ -46,6 +46,7 @@ PLACES: tuple[PlaceGroup, ...] = (
             Place("Requests", "console:requests", "list_alt"),
             Place("Playground", "console:playground", "forum"),
             Place("First request", "console:start", "rocket_launch"),
+            Place("Your account", "account", "manage_accounts"),
         ),
     ),
     PlaceGroup(

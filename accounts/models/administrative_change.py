@@ -19,6 +19,8 @@ class ChangeAction(models.TextChoices):
     EXPORTED = "exported"
     ERASED = "erased"
     CANCELLED = "cancelled"
+    SIGNED_IN = "signed in"
+    USED = "used"
 
 
 class AdministrativeChange(models.Model):
