@@ -80,6 +80,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "skippy_site.navigation.places",
+                "inference.dashboards.maintenance.banner",
             ],
             "libraries": {"figures": "inference.dashboards.template_filters"},
         },
@@ -103,9 +104,11 @@ if os.environ.get("SKIPPY_DATABASE_POOL") == "1":
 # Asked in this order when a user is exported or erased; his keys are revoked first.
 PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.KeyHolder",
+    "accounts.account_data.PasswordLinkHolder",
     "accounts.account_data.AccountHolder",
     "accounts.sign_in.personal_data.SignInHolder",
     "accounts.account_data.HistoryHolder",
+    "hooks.personal_data.ReplayHolder",
     "inference.usage.personal_data.EventHolder",
     "inference.alerts.personal_data.AlertHolder",
     "inference.ledger.personal_data.RecordHolder",
@@ -121,6 +124,10 @@ HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
 HOOK_PARAMETER_RULES = "skippy_site.hook_parameters.site_parameter_fault"
 # Makes hooks.services.trial_desk.TrialDesk.
 HOOK_TRIAL_DESK = "skippy_site.hook_trial.SiteTrialDesk"
+# Makes hooks.services.replay_source.ReplaySource.
+HOOK_REPLAY_SOURCE = "skippy_site.hook_replay.SiteReplaySource"
+# Has a worker do a task.
+HOOK_TASK_SENDER = "skippy_site.celery.task_send"
 # Where webhooks may be.
 HOOK_WEBHOOK_HOSTS = ENVIRONMENT.allowed_webhook_hosts
 # Makes hooks.services.secret_box.SecretSealer.
@@ -165,6 +172,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": timedelta(hours=1),
         "options": {"expires": 3600},
     },
+    "replays-tend": {
+        "task": "hooks.tasks.replays_tend",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
+    },
     "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
 
@@ -201,11 +213,19 @@ LOGIN_REDIRECT_URL = "console:usage"
 if ENVIRONMENT.email_url:
     vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
 EMAIL_TIMEOUT = 10
+# Links that are handed to people: whether mail may carry them, and at which address they are.
+HAS_MAIL_SERVER = bool(ENVIRONMENT.email_url)
+CONSOLE_PUBLIC_URL = ENVIRONMENT.public_url
+_LOOPBACK = f"[{ENVIRONMENT.loopback}]" if ":" in ENVIRONMENT.loopback else ENVIRONMENT.loopback
+CONSOLE_LOCAL_URL = f"http://{_LOOPBACK}:{ENVIRONMENT.port}"
+INVITATION_VALID_FOR = timedelta(days=ENVIRONMENT.invitation_days)
+PASSWORD_LINK_VALID_FOR = timedelta(hours=ENVIRONMENT.password_link_hours)
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = ["skippy_site.formats"]
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import Meta
 
 from accounts.roles import Role
-from skippy_site.sharing_settings import SharingSettings
+from skippy_site.door_settings import DoorSettings
 from skippy_site.watching_settings import check_http_url, parts_of
 
 PROVIDER_TIMEOUT_S = 5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class SignInSettings(SharingSettings, frozen=True, kw_only=True):
+class SignInSettings(DoorSettings, frozen=True, kw_only=True):
     """See the module. (Structs have one base each, so the parts of the environment stand in a row.)"""
 
     require_mfa: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import re_path
 
+from inference.models_api.maintenance import MaintenanceView
 from inference.models_api.models import (
     ModelLoadView,
     ModelStatusView,
@@ -16,6 +17,7 @@ from inference.models_api.models import (
 _ID = r"[0-9]{1,18}"
 
 urlpatterns = [
+    re_path(r"^maintenance/?$", MaintenanceView.as_view()),
     re_path(r"^models/?$", ModelsView.as_view()),
     re_path(rf"^models/(?P<row_id>{_ID})/?$", ModelView.as_view()),
     re_path(rf"^models/(?P<row_id>{_ID})/status/?$", ModelStatusView.as_view()),
