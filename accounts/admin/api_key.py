@@ -287,7 +287,8 @@ class ApiKeyAdmin(ModelAdmin):
         context = {"title": "Copy the new API key now", "original": row, "minted": minted}
         response = self._page(request, "key_shown_once.html", context)
         response["Cache-Control"] = "no-store, private"
-        response["Referrer-Policy"] = "no-referrer"
+        # With `no-referrer` the page's own forms (log out) would come from nowhere, and be refused.
+        response["Referrer-Policy"] = "strict-origin"
         return response
 
     def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:

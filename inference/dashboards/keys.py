@@ -69,7 +69,7 @@ def _page(view: Callable[..., HttpResponse]) -> Callable[..., Any]:
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         response = view(request, *args, **kwargs)
-        response["Referrer-Policy"] = "no-referrer"
+        response["Referrer-Policy"] = "strict-origin"
         return response
 
     guarded: Callable[..., Any] = require_http_methods(["GET", "HEAD", "POST"])(

@@ -99,6 +99,7 @@ def things(people: dict[str, Client]) -> dict[str, Any]:
         "policy_id": policy.pk,
         "webhook_id": webhook.pk,
         "row_id": model.pk,
+        "price_id": price.pk,
         "record_id": made.pk,
         "kind": "models",
         "accounts_apikey": key.pk,
