@@ -165,7 +165,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling: the user and the key that was shown, and what the two may."""
+    """Who is calling: the user and the key that was shown, and what the two may. `is_in_playground`: not the
+    key itself was shown, but a pass that the console gave for it."""
 
     user_id: int
     username: str
@@ -178,6 +179,7 @@ class Principal:
     team_name: str = ""
     keeps_text: bool = False
     limits: KeyLimits = NO_KEY_LIMITS
+    is_in_playground: bool = False
 
 
 @dataclass(frozen=True, slots=True)

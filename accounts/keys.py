@@ -11,7 +11,8 @@ stolen table should open nothing. So a key is
 - 6 base-62 characters: CRC-32 (zlib's polynomial) over everything before them, the way GitHub's
   tokens carry theirs (62^6 > 2^32). A CRC-32 finds every change of one character.
 
-For secret scanners: `\\bsk-skippy-[0-9A-Za-z]{49}\\b`; verify with `is_well_formed`.
+For secret scanners: `\\bsk-skippy-[0-9A-Za-z]{49}\\b`; verify with `is_well_formed`. What begins with
+`PASS_PREFIX` is no key: accounts/passes.py.
 
 Standard library only. Nothing here ever puts a key into an exception, a log line or a repr.
 """
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 PREFIX = "sk-skippy-"
+PASS_PREFIX = PREFIX + "pass-"
 SECRET_BITS = 256
 SECRET_LENGTH = 43
 CHECKSUM_LENGTH = 6
@@ -41,7 +43,10 @@ MAX_HEADER_BYTES = 256
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _KEY = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}")
-_LEAKED = re.compile(rf"({PREFIX}[0-9A-Za-z]{{{VISIBLE_PREFIX_LENGTH - len(PREFIX)}}})[0-9A-Za-z]+")
+_LEAKED = re.compile(
+    rf"({PREFIX}[0-9A-Za-z]{{{VISIBLE_PREFIX_LENGTH - len(PREFIX)}}})[0-9A-Za-z]+"
+    rf"|({PASS_PREFIX})[0-9A-Za-z_.-]+"
+)
 _BEARER = re.compile(
     rb"[ \t]*(?i:bearer)[ \t]+(%s[0-9A-Za-z]{%d})[ \t]*"
     % (PREFIX.encode("ascii"), SECRET_LENGTH + CHECKSUM_LENGTH)
@@ -86,9 +91,9 @@ def is_well_formed(text: str) -> bool:
 
 
 def without_keys(text: str) -> str:
-    """The text with all but the visible beginning of each API key replaced. For what is logged, stored or
-    told of what a caller sent: keys get into model names, paths and tracebacks by mistake."""
-    return _LEAKED.sub(r"\1…", text) if PREFIX in text else text
+    """The text with all but the visible beginning of each API key and pass replaced. For what is logged,
+    stored or told of what a caller sent: keys get into model names, paths and tracebacks by mistake."""
+    return _LEAKED.sub(r"\1\2…", text) if PREFIX in text else text
 
 
 def read_bearer(header: bytes | None) -> str | None:

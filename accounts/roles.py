@@ -35,15 +35,23 @@ _WRITTEN = (ALL, ALL, LOOK)
 _READ = (LOOK, LOOK, LOOK)
 _RULED = (ALL, LOOK, LOOK)
 _PRIVATE = (LOOK, NOTHING, NOTHING)
+_OF_NOBODY = (NOTHING, NOTHING, NOTHING)
 
 # For each table: what administrator, operator and auditor may do. A key owner has no permission of Django's:
 # what is his own is open to him without one.
 ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    # How people sign in: secrets, or tables that are not used.
+    "account.emailaddress": _OF_NOBODY,
+    "account.emailconfirmation": _OF_NOBODY,
     "accounts.administrativechange": _READ,
     "accounts.apikey": _WRITTEN,
     "accounts.limitcounter": _READ,
     "accounts.limitprocess": _READ,
     "accounts.limitreservation": _READ,
+    # For whom: accounts.password_link_rights.
+    "accounts.passwordlink": _WRITTEN,
+    "accounts.rolegroup": _READ,
+    "accounts.signinattempts": _OF_NOBODY,
     "accounts.team": _WRITTEN,
     "accounts.userpolicy": _WRITTEN,
     "admin.logentry": _READ,
@@ -52,6 +60,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # What an operator may change of a user is narrower still: accounts.admin.user.
     "auth.user": (ALL, ("add", "change", "view"), LOOK),
     "hooks.hookpolicy": _RULED,
+    "hooks.hookreplay": _READ,
     "hooks.webhook": _RULED,
     "inference.alert": _READ,
     "inference.eventbucket": _READ,
@@ -59,17 +68,25 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # What people asked and were answered is their secret, and so is what answers are kept under.
     "inference.generationtext": _PRIVATE,
     "inference.idempotentrequest": _PRIVATE,
+    "inference.maintenance": _WRITTEN,
     "inference.modeladapter": _WRITTEN,
     "inference.modelname": _READ,
     "inference.modelprice": _WRITTEN,
     "inference.modelreport": _READ,
     "inference.modelrow": _WRITTEN,
+    "inference.spanlatency": _READ,
+    "inference.spanusage": _READ,
     "inference.storedevent": _READ,
     "inference.teamlatencybucket": _READ,
     "inference.teamusagebucket": _READ,
     "inference.usagebucket": _READ,
     "inference.usageday": _READ,
+    "inference.usagemonth": _READ,
     "inference.usagepending": _READ,
+    "mfa.authenticator": _OF_NOBODY,
+    "socialaccount.socialaccount": _OF_NOBODY,
+    "socialaccount.socialapp": _OF_NOBODY,
+    "socialaccount.socialtoken": _OF_NOBODY,
 }
 _COLUMNS = (Role.ADMINISTRATOR, Role.OPERATOR, Role.AUDITOR)
 
@@ -134,6 +151,12 @@ def sees_everybody(user: Any) -> bool:
 def sees_texts_of_others(user: Any) -> bool:
     """Whether he sees what others asked and were answered, where it is kept."""
     return may_open_staff_page(user, _SEES_TEXTS)
+
+
+def may_have_text_kept(user: Any, *, owner_id: int) -> bool:
+    """Whether he may make, replace or change a key so that it keeps text. Whoever has a key reads what is
+    kept under it, and nobody would be told: so for others only who may read their texts in any case."""
+    return owner_id == user.pk or sees_texts_of_others(user)
 
 
 def may_manage_roles(user: Any) -> bool:

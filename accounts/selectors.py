@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
@@ -76,14 +77,20 @@ _outage_log = _OutageLog()
 
 
 def api_key_facts_read(digest: str) -> KeyFacts | None:
-    """What the database says of the key with this digest, by one query.
+    """What the database says of the key with this digest, by one query. Raises `AccountsUnavailable`."""
+    rows = ApiKey.objects.select_related("user__policy__team").only(*_FACTS)
+    return on_cache_thread(lambda: rows.get(digest=digest).facts())
 
-    Runs on a thread of the cache's own, so it takes a connection and gives it back around the query,
-    as Channels' `database_sync_to_async` does. Raises `AccountsUnavailable`.
+
+def on_cache_thread(read: Callable[[], KeyFacts | None]) -> KeyFacts | None:
+    """What `read` finds, None where its key is not there.
+
+    For a thread of a cache's own: it takes a connection and gives it back around the query, as
+    Channels' `database_sync_to_async` does. Raises `AccountsUnavailable`.
     """
     close_old_connections()
     try:
-        return ApiKey.objects.select_related("user__policy__team").only(*_FACTS).get(digest=digest).facts()
+        return read()
     except ObjectDoesNotExist:
         return None
     except DatabaseFailure as error:

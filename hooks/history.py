@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from accounts.audit import AuditedModel, audit
 from hooks.models import HookPolicy, Webhook
-
-POLICY_KIND = "hook_policy"
-WEBHOOK_KIND = "webhook"
+from hooks.models.policy import POLICY_KIND
+from hooks.models.webhook import WEBHOOK_KIND
 
 
 def audit_hooks() -> None:

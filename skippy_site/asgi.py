@@ -27,6 +27,7 @@ from django.urls import re_path  # noqa: E402
 from accounts.last_used import LastUsedBuffer  # noqa: E402
 from accounts.limits.ceiling import Ceiling  # noqa: E402
 from accounts.limits.desk import SharedLimitDesk  # noqa: E402
+from accounts.pass_desk import pass_lookup  # noqa: E402
 from accounts.selectors import api_key_lookup  # noqa: E402
 from hooks.contracts.exchange import HookDesk  # noqa: E402
 from inference.api.authentication import Authenticator  # noqa: E402
@@ -43,8 +44,8 @@ from inference.ledger.database_calls import database_parameters, in_database  # 
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
-from inference.ledger.live_desk import live_requests_list  # noqa: E402
 from inference.ledger.live_listener import LiveListener  # noqa: E402
+from inference.ledger.live_watch import LiveWatch  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
@@ -59,6 +60,7 @@ from skippy_site.hook_desk import PolicyFeed  # noqa: E402
 from skippy_site.hook_rows import make_policy_store  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
+from skippy_site.maintenance import make_maintenance_watch  # noqa: E402
 from skippy_site.model_files import ModelFileSources  # noqa: E402
 from skippy_site.model_rows import first_model, serving_process  # noqa: E402
 from skippy_site.model_sizes import sizes_of  # noqa: E402
@@ -160,6 +162,7 @@ def make_application(
     authenticator = Authenticator(
         lambda key: api_key_lookup(plaintext=key),
         last_used.note,
+        look_up_pass=lambda shown, headers: pass_lookup(text=shown, headers=headers),
         note_refusal=watching.metrics.note_refused_key,
     )
     routes = api_routes(
@@ -194,8 +197,9 @@ def make_live_board(runtime: Runtime, recent: RecentEvents, clock: Clock) -> Liv
         LiveSources(
             fleet=runtime.fleet,
             recent=recent,
-            ask_requests=partial(live_requests_list, patience_s=LIVE_PATIENCE_S),
+            requests=LiveWatch(database_parameters(), patience_s=LIVE_PATIENCE_S, clock=clock),
             ask_rights=watching_sessions,
+            ask_maintenance=lambda: runtime.maintenance.now,
             clock=clock,
         )
     )
@@ -217,6 +221,8 @@ _policy_feed = PolicyFeed(
     _policy_store, _webhook_caller, PolicyObserver(_watching.metrics.policies, _recorder)
 )
 _runtime = make_runtime(settings.ENVIRONMENT, _ledger, _recorder, _policy_feed.desk, _clock)
+_maintenance_watch = make_maintenance_watch()
+_maintenance_watch.subscribe(lambda said: _runtime.maintenance.take(said, _ledger.live()))
 _last_used = LastUsedBuffer()
 _live_board = make_live_board(_runtime, _recent, _clock)
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
@@ -233,5 +239,6 @@ lifespan = SiteLifespan(
     live_listener=LiveListener(database_parameters(), _ledger.live),
     policy_store=_policy_store,
     policy_feed=_policy_feed,
+    maintenance_watch=_maintenance_watch,
     prepare_database=make_partitions,
 )

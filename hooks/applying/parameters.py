@@ -23,8 +23,13 @@ _NOT_SENT: dict[str, float] = {
 }
 
 
+def parameter_name(name: str) -> str:
+    """What a parameter is called here, whichever of its names a policy has for it."""
+    return _ONE_NAME.get(name, name)
+
+
 def set_parameter(view: RequestView, action: SetParameter) -> RequestView:
-    name = _ONE_NAME.get(action.name, action.name)
+    name = parameter_name(action.name)
     if action.value is None:
         return _without(view, name)
     if isinstance(action.value, float) and not math.isfinite(action.value):
@@ -34,7 +39,7 @@ def set_parameter(view: RequestView, action: SetParameter) -> RequestView:
 
 def clamp_parameter(view: RequestView, action: ClampParameter) -> RequestView:
     """One that was not sent, and whose default nobody knows here, counts as over the maximum."""
-    name = _ONE_NAME.get(action.name, action.name)
+    name = parameter_name(action.name)
     sent = view.parameters.get(name)
     value: ParameterValue = _NOT_SENT.get(name) if sent is None else sent
     if value is None:

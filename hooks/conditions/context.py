@@ -22,6 +22,7 @@ MAX_ITEM_BYTES = 64 << 10
 # Of a text that is asked again and again, in a comprehension.
 MAX_LOOP_TEXT_CHARS = 128 << 10
 TOO_LARGE = "the input is too large"
+HAS_ERROR = "the condition has an error"
 
 
 class ConditionFailed(Exception):
@@ -67,11 +68,11 @@ class Context:
             value = condition.expression.eval(self._activation).value()
         except RuntimeError as error:
             is_endless = "budget" in str(error)
-            reason = "the evaluation took too long" if is_endless else "the condition has an error"
+            reason = "the evaluation took too long" if is_endless else HAS_ERROR
             raise ConditionFailed(reason) from None
         if value is True or value is False:
             return bool(value)
-        raise ConditionFailed("the condition has an error")
+        raise ConditionFailed(HAS_ERROR)
 
     def _read(self) -> dict[str, Any]:
         moment = self._moment

@@ -24,6 +24,8 @@ from hooks.contracts.policies import (
     PolicyMode,
 )
 
+# What the history of changes calls it.
+POLICY_KIND = "hook_policy"
 MAX_NAME_LENGTH = 100
 MAX_MODEL_ID_LENGTH = 200
 MAX_SCOPE_IDS = 1000

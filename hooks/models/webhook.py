@@ -25,6 +25,8 @@ from hooks.contracts.webhook_settings import (
 )
 from hooks.models.policy import MAX_NAME_LENGTH
 
+# What the history of changes calls it.
+WEBHOOK_KIND = "webhook"
 MAX_URL_LENGTH = 2000
 MAX_RIGHTS = 32
 

@@ -13,11 +13,15 @@ from django.core.exceptions import ValidationError
 from accounts.names import validate_name
 from hooks.action_form import action_written, actions_read
 from hooks.action_form.window import window_read, window_written
+from hooks.applying.parameters import parameter_name
 from hooks.conditions import condition_check
+from hooks.contracts.actions import ClampParameter, SetParameter
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import MAX_DEADLINE_S, MAX_HELD_CHARS, Policy
 from hooks.contracts.refusals import InvalidField
+from hooks.contracts.view import ParameterValue
 from hooks.models.policy import MAX_MODEL_ID_LENGTH, MAX_NAME_LENGTH, MAX_ORDER, MAX_SCOPE_IDS
+from hooks.services.parameter_rules import parameter_rules
 
 MIN_DEADLINE_S = 0.001
 MAX_DESCRIPTION_CHARS = 4000
@@ -34,6 +38,7 @@ def check_policy(policy: Policy, *, description: str) -> None:
         raise InvalidField("actions", "at least one is needed")
     # Once more, because the point may be another one than when they were read.
     actions_read([action_written(action) for action in policy.actions], point=policy.point)
+    check_parameters(policy)
     window_read(window_written(policy.window))
     if not MIN_DEADLINE_S <= policy.deadline_s <= MAX_DEADLINE_S or math.isnan(policy.deadline_s):
         raise InvalidField("deadline_s", f"it must be between {MIN_DEADLINE_S} and {MAX_DEADLINE_S:.0f}")
@@ -73,6 +78,23 @@ def check_scope(policy: Policy) -> None:
     for model in policy.scope.models:
         if not model or len(model) > MAX_MODEL_ID_LENGTH or _UNWRITABLE.search(model):
             raise InvalidField("scope.models", "an entry is no model's id")
+
+
+def check_parameters(policy: Policy) -> None:
+    """Whether the site could serve a request with what the actions would put into it."""
+    fault_of = parameter_rules()
+    for place, action in enumerate(policy.actions):
+        if not isinstance(action, SetParameter | ClampParameter):
+            continue
+        values: dict[str, ParameterValue] = (
+            {"value": action.value}
+            if isinstance(action, SetParameter)
+            else {"minimum": action.minimum, "maximum": action.maximum}
+        )
+        for field, value in values.items():
+            fault = "" if value is None else fault_of(parameter_name(action.name), value)
+            if fault:
+                raise InvalidField(f"actions[{place}].{field}", f"no client could send this: {fault}")
 
 
 def check_condition(text: str, *, point: HookPoint) -> None:

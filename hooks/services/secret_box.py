@@ -19,6 +19,11 @@ class SecretSealer(Protocol):
         """The secret. Raises hooks.secrets.SecretUnreadable, which names `owner`."""
         ...
 
+    def sealed_anew(self, sealed: str, *, owner: str) -> str | None:
+        """The same secret under the service's present key; None where it is that already. Raises
+        SecretUnreadable."""
+        ...
+
 
 def secret_box() -> SecretSealer:
     found: SecretSealer = import_string(settings.HOOK_SECRET_BOX)()

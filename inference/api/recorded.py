@@ -141,6 +141,7 @@ class RecordedConsumer(ApiConsumer):
                 team_id=principal.team_id,
                 team_name=principal.team_name,
                 priority=PriorityClass(principal.priority.value),
+                is_in_playground=principal.is_in_playground,
             )
         )
         lifecycle.open()
@@ -201,6 +202,9 @@ class RecordedConsumer(ApiConsumer):
             is_stream=asked.is_stream,
             end_user=asked.user or "",
             metadata=asked.metadata,
+        )
+        self._runtime.maintenance.check(
+            request_id=self.respond.request_id, user_id=principal.user_id, key_id=principal.key_id
         )
         limit_s = self._runtime.settings.time_limits.of_request(asked.timeout_s)
         keeper = self._make_keeper(request, asked, principal, lifecycle, limit_s=limit_s)

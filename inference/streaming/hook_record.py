@@ -12,6 +12,9 @@ from inference.domain.outcomes import HookDecision, Outcome
 TAG_PREFIX = "policy:"
 """Tags stand among the record's metadata under names that begin so. What a client sends under such a name is
 not recorded: nobody can say of his own request what a policy has said of it."""
+SERVICE_PREFIX = "skippy:"
+"""The same for what the service says."""
+PLAYGROUND_MARK = {f"{SERVICE_PREFIX}door": "playground"}
 
 
 def recorded_decisions(exchange: HookExchange | None) -> tuple[HookDecision, ...]:
@@ -19,9 +22,15 @@ def recorded_decisions(exchange: HookExchange | None) -> tuple[HookDecision, ...
     return () if exchange is None else tuple([_recorded(decision) for decision in exchange.decisions])
 
 
-def recorded_metadata(metadata: Mapping[str, str], exchange: HookExchange | None) -> dict[str, str]:
-    """The body's own, and the tags that policies gave."""
-    kept = {name: value for name, value in metadata.items() if not name.startswith(TAG_PREFIX)}
+def recorded_metadata(
+    metadata: Mapping[str, str], exchange: HookExchange | None, *, is_in_playground: bool = False
+) -> dict[str, str]:
+    """The body's own, where the request came from if not from a program, and the tags that policies gave."""
+    kept = {
+        name: value for name, value in metadata.items() if not name.startswith((TAG_PREFIX, SERVICE_PREFIX))
+    }
+    if is_in_playground:
+        kept |= PLAYGROUND_MARK
     if exchange is None:
         return kept
     return kept | {f"{TAG_PREFIX}{name}": value for name, value in exchange.tags.items()}

@@ -44,6 +44,7 @@ class RequestIdentity:
     team_id: int | None = None
     team_name: str = ""
     priority: PriorityClass = PriorityClass.NORMAL
+    is_in_playground: bool = False
 
 
 class RequestLifecycle:
@@ -266,7 +267,9 @@ class RequestLifecycle:
             session=self._session,
             was_session_ignored=self._was_session_ignored,
             end_user=self._end_user,
-            metadata=recorded_metadata(self._metadata, self._exchange),
+            metadata=recorded_metadata(
+                self._metadata, self._exchange, is_in_playground=identity.is_in_playground
+            ),
             cache_retention=self._cache_retention,
             hook_decisions=recorded_decisions(self._exchange),
         )

@@ -121,6 +121,8 @@ class VirtualEnv:
         """Install a lock, every file checked against its hash; `also` names locks that it contains."""
         if self.has(requirements):
             return
+        # Read before pip reads the files: a checkout that is updated meanwhile must not pass for installed.
+        digests = {file: file.digest for file in (requirements, *also)}
         num_pins = len(requirements.pins())
         num_seen = 0
 
@@ -142,8 +144,8 @@ class VirtualEnv:
             on_line=follow,
         )
         self.stamps.mkdir(exist_ok=True)
-        for file in (requirements, *also):
-            self._stamp(file).write_text(file.digest)
+        for file, digest in digests.items():
+            self._stamp(file).write_text(digest)
         step.end(f"{num_pins} packages in place")
 
     def _stamp(self, requirements: RequirementFile) -> Path:

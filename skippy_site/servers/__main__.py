@@ -29,6 +29,7 @@ def listen_config(environment: Environment) -> ListenConfig:
         body_timeout_s=environment.body_timeout_s,
         max_connections=environment.connection_limit,
         drain_grace_s=environment.drain_grace_s,
+        cross_origin=environment.cross_origin,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from inference.domain.errors import InternalError, ServiceUnavailable, SkippyError
 from skippy_site.servers.contract import Application, Message, Scope
+from skippy_site.servers.cross_origin import NOBODY, CrossOriginPolicy, header_values
 from skippy_site.servers.refusal import refusal, send_response
 
 _log = logging.getLogger(__name__)
@@ -45,27 +46,36 @@ class Exchange(Protocol):
         """Close the connection after what was sent, without the mark of a complete answer."""
 
 
-async def run_application(application: Application, scope: Scope, exchange: Exchange) -> None:
+async def run_application(
+    application: Application, scope: Scope, exchange: Exchange, cross_origin: CrossOriginPolicy = NOBODY
+) -> None:
     """One request, from scope to end. Is cancelled only when the server stops."""
     try:
         await application(scope, exchange.receive, exchange.send)
     except asyncio.CancelledError:
-        await _conclude(scope, exchange, ServiceUnavailable("The service is stopping."))
+        await _conclude(scope, exchange, cross_origin, ServiceUnavailable("The service is stopping."))
     except Exception:
         _log.exception("the application failed on %.200r", scope.get("path"))
-        await _conclude(scope, exchange, InternalError("The server had an internal error."))
+        await _conclude(scope, exchange, cross_origin, InternalError("The server had an internal error."))
     else:
         if not exchange.is_complete and not exchange.is_gone:
             _log.error("the application gave no complete answer on %.200r", scope.get("path"))
-            await _conclude(scope, exchange, InternalError("The server had an internal error."))
+            await _conclude(scope, exchange, cross_origin, InternalError("The server had an internal error."))
 
 
-async def _conclude(scope: Scope, exchange: Exchange, error: SkippyError) -> None:
+async def _conclude(
+    scope: Scope, exchange: Exchange, cross_origin: CrossOriginPolicy, error: SkippyError
+) -> None:
     if exchange.is_complete or exchange.is_gone:
         return
     if exchange.is_started:
         exchange.break_off()
         return
-    incoming_id = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
-    answer = refusal(error, path=scope.get("path", ""), incoming_id=incoming_id)
+    path = scope.get("path", "")
+    answer = refusal(
+        error,
+        path=path,
+        incoming_id=next(iter(header_values(scope, b"x-request-id")), None),
+        cross_origin=cross_origin.answer_headers(path, header_values(scope, b"origin")),
+    )
     await send_response(exchange.send, answer)

@@ -12,11 +12,15 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from skippy_site.servers.cross_origin import NOBODY, CrossOriginPolicy
+
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+WEBSOCKET_MAX_BYTES = 1024 * 1024
+"""One message that a client sends over a WebSocket."""
 Announce = Callable[[str, int], None]
 """Called once with the host and port that are listened at."""
 
@@ -68,6 +72,8 @@ class ListenConfig:
     """Time to end in-band after `EndsAnswers.begin_stop`, and again after cancellation."""
     stop_timeout_s: float = 30.0
     """Time for `Lifespan.stop`; when it runs out the process ends with exit code 1."""
+    cross_origin: CrossOriginPolicy = NOBODY
+    """Whose pages may call from a browser: nobody's."""
     probe_paths: frozenset[str] = frozenset({"/healthz", "/readyz"})
     """Paths that are still served while draining; all others get 503."""
 

@@ -24,6 +24,7 @@ from skippy_site.servers.bodies import BodyMemory
 from skippy_site.servers.connections import Connections, Entrance
 from skippy_site.servers.contract import (
     CONNECTION_EXTENSION,
+    WEBSOCKET_MAX_BYTES,
     WRITER_EXTENSION,
     Announce,
     Application,
@@ -31,6 +32,7 @@ from skippy_site.servers.contract import (
     ListenConfig,
     Scope,
 )
+from skippy_site.servers.cross_origin_access import with_cross_origin
 from skippy_site.servers.daphne_request import (
     HttpExchange,
     Inbox,
@@ -45,8 +47,6 @@ from skippy_site.servers.twisted_channel import Channel, TurnedAway
 from skippy_site.servers.twisted_transport import StreamPort
 
 _log = logging.getLogger(__name__)
-
-WEBSOCKET_MAX_BYTES = 1024 * 1024
 
 
 class SkippyServer(Server):  # type: ignore[misc]
@@ -105,7 +105,7 @@ class SkippyServer(Server):  # type: ignore[misc]
             exchange = HttpExchange(protocol)
             scope["extensions"] = {CONNECTION_EXTENSION: protocol.channel, WRITER_EXTENSION: exchange}
         scope["asgi"] = {"version": "3.0", "spec_version": "2.3"}
-        answering = run_application(self.application, scope, exchange)
+        answering = run_application(self.application, scope, exchange, self.rules.cross_origin)
         self.clients.track(asyncio.get_running_loop().create_task(answering))
         return exchange.inbox
 
@@ -175,7 +175,8 @@ def serve(
 
     async def run() -> None:
         try:
-            front = DaphneFront(SkippyServer(application, config), sockets)
+            shared = with_cross_origin(application, config.cross_origin)
+            front = DaphneFront(SkippyServer(shared, config), sockets)
             if announce is not None:
                 announce(config.host, port)
             exit_codes.append(await live(front, lifespan, config))

@@ -17,7 +17,7 @@ from twisted.web.http import NO_BODY_CODES
 from inference.domain.errors import InternalError, InvalidRequest
 from skippy_site.servers.bodies import BodyMeter, BodyVerdict
 from skippy_site.servers.contract import Message
-from skippy_site.servers.early import origin_form
+from skippy_site.servers.early import origin_form, target_path
 from skippy_site.servers.refusal import http_date, refusal
 
 if TYPE_CHECKING:
@@ -161,7 +161,10 @@ class SkippyRequest(WebRequest):  # type: ignore[misc]
         """Daphne's own refusals (bad header names, undecodable paths), in our shape."""
         is_ours = status >= 500
         error = InternalError("The server had an internal error.") if is_ours else InvalidRequest(f"{body}.")
-        response = refusal(error)
+        path = target_path(self.uri or b"")
+        origins = self.requestHeaders.getRawHeaders(b"origin", ())
+        rules = self.server.rules
+        response = refusal(error, path=path, cross_origin=rules.cross_origin.answer_headers(path, origins))
         headers = list(response.headers)
         self.handle_reply({"type": "http.response.start", "status": response.status, "headers": headers})
         self.handle_reply({"type": "http.response.body", "body": response.body})

@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from accounts.contracts import KeyState
 from accounts.keys import read_credentials
+from accounts.passes import read_pass
 from accounts.refusals import KEY_REFUSALS, NO_KEY
 from inference.domain.errors import (
     AuthenticationFailed,
@@ -44,6 +45,7 @@ class EarlyRules:
 
     def __init__(self, config: ListenConfig) -> None:
         self._config = config
+        self.cross_origin = config.cross_origin
 
     def refuse(self, head: RequestHead, *, is_draining: bool) -> SkippyError | None:
         """The error to answer with, or None to read on.
@@ -101,6 +103,9 @@ def origin_form(target: bytes) -> bytes:
 def _credential_problem(head: RequestHead) -> SkippyError | None:
     if not head.authorizations and not head.api_keys:
         return AuthenticationFailed(NO_KEY)
-    if read_credentials(head.authorizations, head.api_keys) is None:
+    if (
+        read_credentials(head.authorizations, head.api_keys) is None
+        and read_pass(head.authorizations, head.api_keys) is None
+    ):
         return AuthenticationFailed(KEY_REFUSALS[KeyState.UNKNOWN].message)
     return None

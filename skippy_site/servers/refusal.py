@@ -12,7 +12,7 @@ from email.utils import formatdate
 
 from inference.anthropic.errors import dialect_of
 from inference.domain.errors import SkippyError
-from inference.openai.errors import WireResponse
+from inference.openai.errors import Header, WireResponse
 from inference.openai.request_ids import request_id
 from skippy_site.servers.contract import Send
 
@@ -35,9 +35,15 @@ class _DateHeader:
 http_date = _DateHeader().text
 
 
-def refusal(error: SkippyError, *, path: str = "", incoming_id: bytes | None = None) -> WireResponse:
+def refusal(
+    error: SkippyError,
+    *,
+    path: str = "",
+    incoming_id: bytes | None = None,
+    cross_origin: tuple[Header, ...] = (),
+) -> WireResponse:
     """The whole answer for `error` at `path`, decoded, "" where nobody knows it; `incoming_id` is the
-    request's own x-request-id, if known.
+    request's own x-request-id, if known; `cross_origin` is what `CrossOriginPolicy.answer_headers` says.
 
     The connection is closed after it: what the client is still sending belongs to a request that
     nobody will read.
@@ -48,7 +54,7 @@ def refusal(error: SkippyError, *, path: str = "", incoming_id: bytes | None = N
         (b"x-request-id", own_id.encode()),
         (b"connection", b"close"),
     )
-    return WireResponse(response.status, response.headers + extra, response.body)
+    return WireResponse(response.status, (*response.headers, *extra, *cross_origin), response.body)
 
 
 def headers_too_large() -> WireResponse:

@@ -16,7 +16,7 @@ from twisted.internet import protocol
 from twisted.web import http
 
 from inference.domain.errors import SkippyError
-from inference.openai.errors import WireResponse
+from inference.openai.errors import Header, WireResponse
 from skippy_site.servers.early import RequestHead, target_path
 from skippy_site.servers.phases import Phase
 from skippy_site.servers.refusal import headers_too_large, refusal, response_bytes
@@ -144,7 +144,10 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
         error = self.server.rules.refuse(head, is_draining=self.server.clients.is_draining)
         if error is not None:
             incoming = headers.getRawHeaders(b"x-request-id", (None,))
-            answer = refusal(error, path=target_path(self._path), incoming_id=incoming[0])
+            path = target_path(self._path)
+            answer = refusal(
+                error, path=path, incoming_id=incoming[0], cross_origin=self._cross_origin_headers(path)
+            )
             self.refuse(answer, is_head=self._command == b"HEAD")
             return
         if self.length != 0:
@@ -185,7 +188,13 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
     def refuse_with(self, error: SkippyError) -> None:
         """The same, in the words of the path that is asked for: known from the request line on until the
         request is complete, when Twisted forgets it."""
-        self.refuse(refusal(error, path=target_path(getattr(self, "_path", None) or b"")))
+        path = target_path(getattr(self, "_path", None) or b"")
+        self.refuse(refusal(error, path=path, cross_origin=self._cross_origin_headers(path)))
+
+    def _cross_origin_headers(self, path: str) -> tuple[Header, ...]:
+        """Of the request that is being read, as far as it is there."""
+        origins = self.requests[-1].requestHeaders.getRawHeaders(b"origin", ()) if self.requests else ()
+        return self.server.rules.cross_origin.answer_headers(path, origins)
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         self.refuse_with(self.server.rules.malformed_request())

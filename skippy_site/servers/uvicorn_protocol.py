@@ -19,7 +19,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from inference.domain.errors import SkippyError
-from inference.openai.errors import WireResponse
+from inference.openai.errors import Header, WireResponse
 from skippy_site.servers.answering import run_application
 from skippy_site.servers.connections import Entrance
 from skippy_site.servers.contract import (
@@ -198,7 +198,10 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
         if error is None:
             return None
         incoming_id = next(iter(values[b"x-request-id"]), None)
-        return refusal(error, path=target_path(self.url), incoming_id=incoming_id)
+        path = target_path(self.url)
+        return refusal(
+            error, path=path, incoming_id=incoming_id, cross_origin=self._cross_origin_headers(path)
+        )
 
     def _fill_scope(self) -> None:
         url = httptools.parse_url(origin_form(self.url))
@@ -234,7 +237,7 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
 
     def _start_asgi_task(self, cycle: Cycle, app: Application) -> None:
         self._answering = cycle
-        task = self.loop.create_task(run_application(app, cycle.scope, cycle))
+        task = self.loop.create_task(run_application(app, cycle.scope, cycle, self.front.rules.cross_origin))
         self.front.connections.track(task)
 
     def on_response_complete(self) -> None:
@@ -280,7 +283,13 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
 
     def _refuse_with(self, error: SkippyError) -> None:
         """In the words of the path that is asked for, where that is known."""
-        self.refuse(refusal(error, path=target_path(self.url)))
+        path = target_path(self.url)
+        self.refuse(refusal(error, path=path, cross_origin=self._cross_origin_headers(path)))
+
+    def _cross_origin_headers(self, path: str) -> tuple[Header, ...]:
+        """Of the request that is being read, as far as it is there."""
+        origins = [value for name, value in self.headers or () if name == b"origin"]
+        return self.front.rules.cross_origin.answer_headers(path, origins)
 
     def time_out(self) -> None:
         self._refuse_with(self.front.rules.request_too_slow())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model
-from django.contrib.sessions.models import Session
+from django.contrib.auth import SESSION_KEY, get_user_model
 from django.utils import timezone
-from django.utils.crypto import constant_time_compare
 
 from accounts.api.caller import caller_by_session
 from accounts.scopes import Scope
+from accounts.signed_in import is_session_of
+from inference.dashboards.live.session_check import session_store
 
 
 def may_watch(user: Any) -> bool:
@@ -22,18 +22,14 @@ def may_watch(user: Any) -> bool:
 def watching_sessions(keys: Iterable[str]) -> set[str]:
     """Those of the sessions whose user is still signed in and may watch. Two queries for all of them, and
     those of the permissions of each user who is no superuser."""
-    found = Session.objects.filter(session_key__in=set(keys), expire_date__gt=timezone.now())
+    sessions = session_store().get_model_class().objects
+    found = sessions.filter(session_key__in=set(keys), expire_date__gt=timezone.now())
     contents = {session.session_key: session.get_decoded() for session in found}
     wanted = {content.get(SESSION_KEY) for content in contents.values()} - {None}
     users = get_user_model().objects.in_bulk([int(pk) for pk in wanted])
     may = {str(pk): user for pk, user in users.items() if may_watch(user)}
     return {
-        key for key, content in contents.items() if _is_users(content, may.get(content.get(SESSION_KEY, "")))
+        key
+        for key, content in contents.items()
+        if is_session_of(content, may.get(content.get(SESSION_KEY, "")))
     }
-
-
-def _is_users(content: dict[str, Any], user: Any) -> bool:
-    """As django.contrib.auth.get_user: a new password ends the sessions that are older than it."""
-    if user is None or BACKEND_SESSION_KEY not in content:
-        return False
-    return constant_time_compare(content.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())

@@ -22,6 +22,7 @@ from skippy_site.servers.contract import (
     ListenConfig,
     ListenProblem,
 )
+from skippy_site.servers.cross_origin import CrossOriginPolicy
 from skippy_site.servers.lifecycle import EXIT_PATIENCE_S, leave_soon
 
 CHUNK = b"data: " + b"x" * 192 + b"\n\n"
@@ -230,6 +231,7 @@ ROUTES = {
     "/flood": flood,
     "/write": write,
     "/boom": boom,
+    "/v1/boom": boom,
     "/silent": silent,
     "/no-content": no_content,
     "/stuck": stuck,
@@ -278,7 +280,8 @@ def main() -> int:
     lifespan_class = InBandLifespan if options.pop("in_band", False) else ScriptedLifespan
     lifespan = lifespan_class(fails_to_start=options.pop("fails_to_start", False))
     exit_patience_s = options.pop("exit_patience_s", EXIT_PATIENCE_S)
-    config = ListenConfig(**{"port": 0, **options})
+    cross_origin = CrossOriginPolicy(options.pop("cors_origins", ()))
+    config = ListenConfig(**{"port": 0, "cross_origin": cross_origin, **options})
     try:
         exit_code = choose_server(sys.argv[1])(
             application,

@@ -11,7 +11,17 @@ from django.db import IntegrityError, transaction
 
 from accounts import services as accounts
 from accounts.models import AdministrativeChange
-from hooks.contracts.actions import CallWebhook, Deny, InjectText, MaskKind, MaskText, Tag, TextTarget
+from hooks.contracts.actions import (
+    CallWebhook,
+    ClampParameter,
+    Deny,
+    InjectText,
+    MaskKind,
+    MaskText,
+    SetParameter,
+    Tag,
+    TextTarget,
+)
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, PolicyMode, PolicyScope
 from hooks.contracts.refusals import AlreadyTaken, HookRefusal, InvalidField, NotThere
@@ -102,6 +112,31 @@ class TestAll:
 
 class TestRefused:
     @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("max_completion_tokens", 100.0),
+            ("best_of", 2),
+            ("n", 2),
+            ("seed", 1),
+            ("ignore_eos", True),
+            ("top_p", None),
+        ],
+    )
+    def test_not_what_a_client_could_have_sent(self, name: str, value: Any) -> None:
+        assert create(actions=(SetParameter(name, value),)).pk
+
+    def test_switching_on_what_no_client_could_send(self, make) -> None:
+        row = make()
+        write_past(
+            "hooks_hookpolicy",
+            """actions = '[{"type": "set_parameter", "name": "temperature", "value": 7}]'""",
+        )
+
+        field, problem = refused(lambda: policy_set_mode(policy_id=row.pk, mode=PolicyMode.ENFORCE))
+        assert field == "actions[0].value"
+        assert "between 0 and 2" in problem
+
+    @pytest.mark.parametrize(
         ("field", "members"),
         [
             ("name", {"name": ""}),
@@ -117,6 +152,11 @@ class TestRefused:
             ("actions[0].status", {"actions": (Deny("x", status=200),)}),
             ("actions[0].targets[0]", {"actions": (MaskText((TextTarget.CONTENT,), (MaskKind.EMAIL,)),)}),
             ("actions[0].webhook_id", {"actions": (CallWebhook(10**6),)}),
+            ("actions[0].value", {"actions": (SetParameter("temperature", 7),)}),
+            ("actions[0].value", {"actions": (SetParameter("max_completion_tokens", -1),)}),
+            ("actions[0].value", {"actions": (SetParameter("tempratur", 0.5),)}),
+            ("actions[1].maximum", {"actions": (Tag("a"), ClampParameter("temperature", maximum=3.0))}),
+            ("actions[0].minimum", {"actions": (ClampParameter("max_tokens", minimum=1.5),)}),
             ("deadline_s", {"deadline_s": 0.0}),
             ("deadline_s", {"deadline_s": 31.0}),
             ("deadline_s", {"deadline_s": float("nan")}),

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from skippy_site.provision.problem import ProvisionProblem
+from skippy_site.provision.progress import ReportedStep
 from skippy_site.provision.requirement_files import RequirementFile
 from skippy_site.provision.virtual_env import VirtualEnv
 
@@ -61,3 +62,20 @@ def test_a_lock_counts_as_installed_in_exactly_the_state_that_was(venv: VirtualE
     assert venv.has(lock)
     lock.path.write_text("one==1.1\n")
     assert not venv.has(lock)
+
+
+def test_a_lock_that_is_updated_during_its_installation_was_not_installed(
+    venv: VirtualEnv, tmp_path: Path
+) -> None:
+    lock = RequirementFile(tmp_path / "runtime.txt")
+    lock.path.write_text("one==1.0\n")
+
+    class Children:
+        def run(self, *_: object, **__: object) -> None:
+            lock.path.write_text("one==1.1\n")
+
+    step = ReportedStep(lambda _: None)
+    venv.install(lock, Children(), step, log=tmp_path / "log", environment={})  # type: ignore[arg-type]
+    assert not venv.has(lock)
+    lock.path.write_text("one==1.0\n")
+    assert venv.has(lock)

@@ -159,6 +159,9 @@ def test_every_setting_has_a_name_and_a_description():
     [
         ({"SKIPPY_KV_TYPE_V": "q8_0", "SKIPPY_FLASH_ATTENTION": "off"}, "SKIPPY_FLASH_ATTENTION must not"),
         ({"SKIPPY_SPLIT_MODE": "none", "SKIPPY_TENSOR_SPLIT": "1,2"}, "SKIPPY_TENSOR_SPLIT must be left out"),
+        ({"SKIPPY_CORS_ORIGINS": "https://app.example/"}, "SKIPPY_CORS_ORIGINS: 'https://app.example/' is"),
+        ({"SKIPPY_CORS_ORIGINS": "*, https://app.example"}, "SKIPPY_CORS_ORIGINS: \\* stands for all"),
+        ({"SKIPPY_CORS_ORIGINS": "https://a.example,null"}, "SKIPPY_CORS_ORIGINS: null is"),
         ({"SKIPPY_MAIN_GPU": "1", "SKIPPY_SPLIT_MODE": "row"}, "SKIPPY_MAIN_GPU must be left out unless"),
         (
             {"SKIPPY_LANES": "100", "SKIPPY_BATCH": "64"},
