@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -11,20 +11,11 @@ from django.contrib.auth import get_user_model
 from accounts.models import ApiKey
 from hooks.contracts.refusals import InvalidField
 from hooks.contracts.view import HookCaller, RequestView
-from inference.anthropic.validation import parse_messages_request
 from inference.domain.errors import InvalidRequest, ModelNotFound
 from inference.hooking.views import request_view
 from inference.model_rows.selectors import model_row_named
-from inference.openai.protocol import OutputRequest
-from inference.openai.responses.validation import parse_response_request
-from inference.openai.validation import parse_chat_request, parse_completion_request
+from skippy_site.wire_readers import WIRE_READERS
 
-_READERS: Mapping[str, Callable[..., OutputRequest]] = {
-    "chat.completions": parse_chat_request,
-    "completions": parse_completion_request,
-    "responses": parse_response_request,
-    "messages": parse_messages_request,
-}
 _NO_KEY = 0
 
 
@@ -33,7 +24,7 @@ class SiteTrialDesk:
 
     def view(self, endpoint: str, body: Mapping[str, Any]) -> tuple[RequestView, str]:
         try:
-            request = _READERS[endpoint](json.dumps(body).encode(), strict_fields=False)
+            request = WIRE_READERS[endpoint](json.dumps(body).encode(), strict_fields=False)
         except InvalidRequest as problem:
             where = "body" if problem.param is None else f"body.{problem.param}"
             said = problem.message.partition("': ")[2] or problem.message

@@ -105,6 +105,7 @@ PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.PasswordLinkHolder",
     "accounts.account_data.AccountHolder",
     "accounts.account_data.HistoryHolder",
+    "hooks.personal_data.ReplayHolder",
     "inference.usage.personal_data.EventHolder",
     "inference.alerts.personal_data.AlertHolder",
     "inference.ledger.personal_data.RecordHolder",
@@ -120,6 +121,10 @@ HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
 HOOK_PARAMETER_RULES = "skippy_site.hook_parameters.site_parameter_fault"
 # Makes hooks.services.trial_desk.TrialDesk.
 HOOK_TRIAL_DESK = "skippy_site.hook_trial.SiteTrialDesk"
+# Makes hooks.services.replay_source.ReplaySource.
+HOOK_REPLAY_SOURCE = "skippy_site.hook_replay.SiteReplaySource"
+# Has a worker do a task.
+HOOK_TASK_SENDER = "skippy_site.celery.task_send"
 # Where webhooks may be.
 HOOK_WEBHOOK_HOSTS = ENVIRONMENT.allowed_webhook_hosts
 # Makes hooks.services.secret_box.SecretSealer.
@@ -159,6 +164,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "inference.usage.tasks.expire",
         "schedule": timedelta(hours=1),
         "options": {"expires": 3600},
+    },
+    "replays-tend": {
+        "task": "hooks.tasks.replays_tend",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
     },
     "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
@@ -211,6 +221,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = ["skippy_site.formats"]
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]

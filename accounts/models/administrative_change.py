@@ -19,6 +19,7 @@ class ChangeAction(models.TextChoices):
     EXPORTED = "exported"
     ERASED = "erased"
     CANCELLED = "cancelled"
+    REPLAYED = "replayed"
 
 
 class AdministrativeChange(models.Model):

@@ -23,12 +23,12 @@ from unfold.widgets import (
     UnfoldAdminSelectWidget,
 )
 
+from hooks.admin.carried_draft import carried_draft
 from hooks.admin.form_fields import WrittenJsonField
 from hooks.admin.policy_form import HookPolicyForm
 from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.refusals import HookRefusal
 from hooks.contracts.view import RequestView, TextPart
-from hooks.models import HookPolicy
 from hooks.selectors import policies_for_trial, policy_names
 from hooks.services.trial import Trial, firings_decided, policy_try
 from hooks.services.trial_desk import ENDPOINTS, trial_desk
@@ -80,13 +80,7 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
         raise PermissionDenied
     given = request.POST
     is_sent = "trial-body" in given
-    carried = [
-        (name, value)
-        for name in given
-        if not name.startswith(("trial-", "_", "csrf"))
-        for value in given.getlist(name)
-    ]
-    draft_form = _draft_form(request) if "condition" in given else None
+    draft_form, carried = carried_draft(request)
     form = TrialForm(given) if is_sent else TrialForm(initial=_initial(request))
     result = view = None
     if form.is_valid() and (draft_form is None or draft_form.is_valid()):
@@ -104,7 +98,7 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
         "title": "Try policies on a request",
         "opts": model_admin.opts,
         "form": form,
-        "carried": carried if draft_form is not None else [],
+        "carried": carried,
         "draft": draft_form,
         "draft_errors": {} if draft_form is None else draft_form.errors,
         "result": result,
@@ -117,14 +111,6 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
 def _initial(request: HttpRequest) -> dict[str, Any]:
     chosen = request.GET.get("policy", "")
     return {"enforce": [chosen]} if chosen.isascii() and chosen.isdigit() else {}
-
-
-def _draft_form(request: HttpRequest) -> HookPolicyForm:
-    written = request.POST.get("draft_of", "")
-    row = None
-    if written.isascii() and written.isdigit() and len(written) < 19:
-        row = HookPolicy.objects.filter(pk=int(written)).first()
-    return HookPolicyForm(request.POST, instance=row)
 
 
 def _trial(form: TrialForm, request: HttpRequest) -> Trial:

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ITEMS = 1024
 MAX_ITEM_BYTES = 64 << 10
+HAS_ERROR = "the condition has an error"
 
 
 class ConditionFailed(Exception):
@@ -60,11 +61,11 @@ class Context:
             value = condition.expression.eval(self._activation).value()
         except RuntimeError as error:
             is_endless = "budget" in str(error)
-            reason = "the evaluation took too long" if is_endless else "the condition has an error"
+            reason = "the evaluation took too long" if is_endless else HAS_ERROR
             raise ConditionFailed(reason) from None
         if value is True or value is False:
             return bool(value)
-        raise ConditionFailed("the condition has an error")
+        raise ConditionFailed(HAS_ERROR)
 
     def _read(self) -> dict[str, Any]:
         moment = self._moment

@@ -109,11 +109,13 @@ def shot(request: Any) -> Callable[[Any, str], None]:
     return taken
 
 
-def serious_faults(page: Any) -> list[str]:
-    """What axe calls serious or critical of the page that is shown."""
+def serious_faults(page: Any, *, only_colours: bool = False) -> list[str]:
+    """What axe calls serious or critical of the page that is shown; or of its contrasts alone, where the
+    same page is shown in other colours."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    options = {"runOnly": ["color-contrast", "link-in-text-block"]} if only_colours else None
+    found = Axe().run(page, options=options).response["violations"]
     return [
         f"{one['id']}: {node['html'][:200]}"
         for one in found

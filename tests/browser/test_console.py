@@ -11,11 +11,14 @@ from accounts import services
 from inference.models import (
     GenerationRecord,
     ModelPrice,
+    SpanLatency,
+    SpanUsage,
     StoredEvent,
     TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
+    UsageMonth,
     UsagePending,
 )
 from inference.usage.aggregation import usage_aggregate
@@ -36,6 +39,9 @@ def used(ann):
         TeamLatencyBucket,
         TeamUsageBucket,
         UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
         StoredEvent,
     ):
         model.objects.all().delete()
@@ -88,6 +94,9 @@ def used(ann):
         TeamLatencyBucket,
         TeamUsageBucket,
         UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
         StoredEvent,
     ):
         model.objects.all().delete()

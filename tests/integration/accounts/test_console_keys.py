@@ -106,6 +106,8 @@ def test_limits_are_told_with_what_is_used_of_them(browser: Client, ann: User) -
         num_open=1,
         day_start=today,
         day_tokens=1234,
+        week_tokens=1234,
+        month_tokens=1234,
         week_start=today - timedelta(days=today.weekday()),
         month_start=today.replace(day=1),
     )

@@ -19,7 +19,7 @@ from accounts.role_groups import role_groups_ensure, role_set
 from accounts.roles import Role
 from accounts.self_service import SelfServiceBounds, self_service_set
 from hooks.contracts.points import HookPoint
-from hooks.models import HookPolicy, Webhook
+from hooks.models import HookPolicy, HookReplay, Webhook
 from inference.models import Alert, GenerationText, ModelPrice, ModelRow
 from tests.integration.usage.records import record, save
 
@@ -29,7 +29,7 @@ def quick_passwords(settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_log() -> Iterator[None]:
     """Thousands of refusals are no news, and each has a traceback."""
     logging.disable(logging.ERROR)
@@ -66,6 +66,14 @@ def things(people: dict[str, Client]) -> dict[str, Any]:
     link, _ = invitation_create(user=other)
     policy = HookPolicy.objects.create(name="p", point=HookPoint.BEFORE.value, mode="off", order=1)
     webhook = Webhook.objects.create(name="w", url="https://hooks.example/x")
+    replay = HookReplay.objects.create(
+        policy_id=policy.pk,
+        policy={"name": "p", "point": HookPoint.BEFORE.value},
+        start_at=timezone.now(),
+        end_at=timezone.now(),
+        looks_at_texts=False,
+        state="done",
+    )
     model = ModelRow.objects.create(model_id="m", source="/m.gguf", engine={}, admission={})
     price = ModelPrice.objects.create(model="m", starts_on="2026-01-01", input_price=1, output_price=1)
     alert = Alert.objects.create(kind="k", subject="s", message="m", opened_at=timezone.now())
@@ -98,6 +106,7 @@ def things(people: dict[str, Client]) -> dict[str, Any]:
         "full_team_id": team.pk,
         "policy_id": policy.pk,
         "webhook_id": webhook.pk,
+        "replay_id": replay.pk,
         "row_id": model.pk,
         "price_id": price.pk,
         "record_id": made.pk,
