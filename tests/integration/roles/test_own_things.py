@@ -12,8 +12,8 @@ from django.test import Client
 from accounts import services
 from accounts.models import ApiKey
 from accounts.scopes import Scope
-from inference.dashboards.live.board import SeatsTaken
 from inference.dashboards.live.rights import watching_sessions
+from inference.dashboards.live.seats import SeatsTaken
 from inference.dashboards.live.socket import NOT_ALLOWED, LiveSocket
 from tests.integration.roles.test_reach import address, api_name, paths
 
