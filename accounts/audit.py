@@ -84,6 +84,11 @@ def audit(model: type[models.Model], audited: AuditedModel) -> None:
         signal.connect(receiver, sender=model, dispatch_uid=f"audit-{audited.kind}")
 
 
+def audited_kind(model: type[models.Model]) -> str:
+    """What rows of a model are called in the history. Raises KeyError where nobody listens to them."""
+    return _audited[model].kind
+
+
 def audit_relation(through: type[models.Model], *, field: str) -> None:
     """Listen to a many-to-many relation of an audited model too."""
 

@@ -70,7 +70,8 @@ def measure(num_records: int, num_of_hour: int) -> dict[str, Any]:
     from inference.domain.usage import BucketWidth, UsageRange
     from inference.ledger.partitions import partitions_ensure
     from inference.openai.usage_report import CSV_COLUMNS
-    from inference.usage.aggregation import usage_aggregate, usage_rebuild
+    from inference.usage.aggregation import usage_aggregate
+    from inference.usage.rebuild import usage_rebuild
     from inference.usage.selectors import UsageOwner, records_paged, usage_latencies, usage_report
 
     partitions_ensure(connection=connection, now=START)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core import checks
 
 
 class InferenceConfig(AppConfig):
@@ -11,8 +12,10 @@ class InferenceConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from inference.dashboards.live.session_check import sessions_are_rows
         from inference.maintenance.history import audit_maintenance
         from inference.model_rows.history import audit_model_rows
 
+        checks.register(sessions_are_rows)
         audit_model_rows()
         audit_maintenance()

@@ -44,8 +44,8 @@ from inference.ledger.database_calls import database_parameters, in_database  # 
 from inference.ledger.generation_ledger import GenerationLedger  # noqa: E402
 from inference.ledger.kept_responses import DatabaseKeptResponses  # noqa: E402
 from inference.ledger.kept_texts import DatabaseKeptTexts  # noqa: E402
-from inference.ledger.live_desk import live_requests_list  # noqa: E402
 from inference.ledger.live_listener import LiveListener  # noqa: E402
+from inference.ledger.live_watch import LiveWatch  # noqa: E402
 from inference.ledger.named_requests import DatabaseNamedRequests  # noqa: E402
 from inference.ledger.partitions import partitions_ensure  # noqa: E402
 from inference.ledger.store import PostgresRecordStore  # noqa: E402
@@ -197,7 +197,7 @@ def make_live_board(runtime: Runtime, recent: RecentEvents, clock: Clock) -> Liv
         LiveSources(
             fleet=runtime.fleet,
             recent=recent,
-            ask_requests=partial(live_requests_list, patience_s=LIVE_PATIENCE_S),
+            requests=LiveWatch(database_parameters(), patience_s=LIVE_PATIENCE_S, clock=clock),
             ask_rights=watching_sessions,
             ask_maintenance=lambda: runtime.maintenance.now,
             clock=clock,

@@ -16,13 +16,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
-from unfold.admin import ModelAdmin
 
 from accounts.admin.bounded_paginator import BoundedPaginator
 from accounts.admin.link_shown import link_shown_once
+from accounts.history_page import HistoryPage
 from accounts.invitation_form import InvitationForm
 from accounts.models import PasswordLink
 from accounts.models.password_link import LinkState
+from accounts.page_admin import PageAdmin
 from accounts.password_link_rights import LinkMaker
 from accounts.password_links import password_link_revoke, user_invite
 
@@ -69,7 +70,7 @@ class LinkStateFilter(admin.SimpleListFilter):
 
 
 @admin.register(PasswordLink)
-class PasswordLinkAdmin(ModelAdmin):
+class PasswordLinkAdmin(HistoryPage, PageAdmin):
     list_display: ClassVar = ["user", "purpose", "state", "made_by", "created_at", "expires_at", "used_at"]
     list_filter: ClassVar = [LinkStateFilter, "purpose"]
     list_select_related: ClassVar = ["user", "made_by"]

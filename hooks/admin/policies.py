@@ -19,7 +19,6 @@ from hooks.admin.trial_page import trial_page
 from hooks.admin.written_help import actions_help, variables_help, window_help
 from hooks.contracts.policies import PolicyMode
 from hooks.contracts.refusals import HookRefusal
-from hooks.history import POLICY_KIND
 from hooks.models import HookPolicy
 from hooks.selectors import policies_missing
 from hooks.services import policies as services
@@ -31,7 +30,6 @@ ALL = "all"
 
 @admin.register(HookPolicy)
 class HookPolicyAdmin(ServedAdmin):
-    history_kind = POLICY_KIND
     form = HookPolicyForm
     # Outside the form, behind its own buttons: the first button is what Enter presses.
     change_form_outer_after_template = "admin/hooks/policy_links.html"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from inference.admission import refusals
@@ -59,7 +59,8 @@ class AdmissionController:
     """Implements AdmissionDesk for callers and AdmissionSource for one engine.
 
     `num_lanes` is what the engine has, which asks `elect` only while one is free. `record` is told
-    every decision; it must not wait.
+    every decision; it must not wait. `model_id` is what those about the limit are told with; a model may
+    be renamed while it serves.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class AdmissionController:
         clock: Clock,
         record: Record,
         concurrency: ConcurrencySettings,
+        model_id: str = "",
     ) -> None:
         self.max_requests = num_lanes + max_waiting
+        self.model_id = model_id
         self._lock = threading.Lock()
         self._clock = clock
         self._record = record
@@ -332,7 +335,7 @@ class AdmissionController:
             )
             self._adapt(decision)
         if decision is not None:
-            self.tell(decision)
+            self.tell(replace(decision, model=self.model_id))
 
     def observe_failed(self) -> None:
         """A ticket's note: the engine could not go on."""
@@ -340,7 +343,7 @@ class AdmissionController:
             decision = self._concurrency.observe_failed()
             self._adapt(decision)
         if decision is not None:
-            self.tell(decision)
+            self.tell(replace(decision, model=self.model_id))
 
     def _adapt(self, decision: ConcurrencyAdapted | None) -> None:
         if decision is not None:

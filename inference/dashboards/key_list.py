@@ -12,7 +12,7 @@ from accounts.limit_use import LimitUse, limit_uses_get
 from accounts.limits.contracts import LimitScope
 from accounts.models import ApiKey
 from accounts.roles import session_grantable_scopes
-from accounts.scopes import SCOPE_MEANINGS, Scope
+from accounts.scopes import scopes_sorted
 
 MAX_LISTED = 200
 _LABELS = {
@@ -97,7 +97,7 @@ def _listed(row: ApiKey, used: LimitUse | None, *, may_replace: bool, now: datet
     return ListedKey(
         row,
         STATES[state],
-        scopes=tuple(SCOPE_MEANINGS[scope] for scope in Scope if scope in row.granted_scopes()),
+        scopes=tuple(scopes_sorted(row.granted_scopes())),
         models=tuple(limits.allowed_models),
         networks=tuple(map(str, limits.allowed_networks)),
         limits=_lines(limits, used),

@@ -83,7 +83,8 @@ class ConcurrencyAdapted:
     `tokens_per_s`, the 95th percentiles of a request's latency and of its time for one computed
     token ("hardware") are of the window that led to it; `throughput_improvement` (0.03 is 3 % more)
     and the two ratios compare it with the window before. None where there was nothing to measure or
-    to compare. Of `num_observed` completed requests, `num_saturated` saw others waiting.
+    to compare. Of `num_observed` completed requests, `num_saturated` saw others waiting. `model` is the
+    id of the model whose limit it is, empty until who hosts it has said so.
     """
 
     action: LimitAction
@@ -99,6 +100,7 @@ class ConcurrencyAdapted:
     hardware_pressure_ratio: float | None = None
     num_observed: int | None = None
     num_saturated: int | None = None
+    model: str = ""
 
 
 class ReceiverOutcome(Enum):

@@ -75,6 +75,7 @@ class LoadedModel:
     def take_over(self, settings: ModelSettings, defaults: RequestDefaults) -> None:
         """Serve newcomers by these settings, which need no new load."""
         description = replace(self.served.description, id=settings.id)
+        self.admission.model_id = settings.id
         self.served = replace(
             self.served,
             settings=settings,

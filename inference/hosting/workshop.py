@@ -114,7 +114,7 @@ class ModelWorkshop:
         admissions: list[AdmissionController] = []
 
         def admit(num_cells: int) -> AdmissionController:
-            admissions.append(self._make_admission(sizes, num_cells))
+            admissions.append(self._make_admission(order.settings.id, sizes, num_cells))
             return admissions[-1]
 
         engine = await self._loader.load(order, admit)
@@ -155,7 +155,7 @@ class ModelWorkshop:
             defaults=defaults.within_vocabulary(description.num_vocabulary),
         )
 
-    def _make_admission(self, sizes: ModelSizes, num_cells: int) -> AdmissionController:
+    def _make_admission(self, model_id: str, sizes: ModelSizes, num_cells: int) -> AdmissionController:
         return AdmissionController(
             num_lanes=sizes.engine.num_lanes,
             max_waiting=sizes.max_waiting,
@@ -163,4 +163,5 @@ class ModelWorkshop:
             clock=self._clock,
             record=self._recorder.record_event,
             concurrency=sizes.concurrency,
+            model_id=model_id,
         )

@@ -7,6 +7,7 @@ what it has is then unknown, which is not the same as nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -31,17 +32,37 @@ from inference.ledger.live_questions import (
 )
 
 PATIENCE_S = 2.0
+SERVERS_SQL = (
+    "SELECT application_name FROM pg_stat_activity "
+    "WHERE datname = current_database() AND starts_with(application_name, %s)"
+)
 CONNECT_PATIENCE_S = 5
 HISTORY_KIND = "request"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRequests:
-    """What runs or waits in all processes that answered, oldest first; `num_silent` more did not."""
+    """What runs or waits in the `num_servers` processes that there are, oldest first; `num_silent` of them
+    did not answer. `num_untold` more run or wait than were asked for."""
 
     requests: tuple[LiveRequestStatus, ...]
     num_servers: int
     num_silent: int
+    num_untold: int = 0
+
+    @classmethod
+    def by_age(
+        cls,
+        requests: Iterable[LiveRequestStatus],
+        num_servers: int,
+        num_silent: int,
+        *,
+        num_untold: int = 0,
+        max_requests: int | None = None,
+    ) -> LiveRequests:
+        ordered = sorted(requests, key=lambda request: (request.created_at, request.record_id))
+        told = tuple(ordered[:max_requests])
+        return cls(told, num_servers, num_silent, num_untold + len(ordered) - len(told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +79,7 @@ def live_requests_list(*, patience_s: float = PATIENCE_S) -> LiveRequests:
     """Everything that has not ended. Takes as long as the slowest process, at most `patience_s`. Raises
     Django's OperationalError where the database is away."""
     requests, num_servers, num_silent = _ask(None, patience_s)
-    by_age = sorted(requests, key=lambda request: (request.created_at, request.record_id))
-    return LiveRequests(tuple(by_age), num_servers, num_silent)
+    return LiveRequests.by_age(requests, num_servers, num_silent)
 
 
 def live_request_cancel(
@@ -102,11 +122,7 @@ def _ask(wish: Cancellation | None, patience_s: float) -> tuple[list[LiveRequest
 
 def _servers(connection: psycopg.Connection[Any]) -> set[str]:
     """The processes that listen, by their connections."""
-    rows = connection.execute(
-        "SELECT application_name FROM pg_stat_activity "
-        "WHERE datname = current_database() AND starts_with(application_name, %s)",
-        (SERVER_PREFIX,),
-    )
+    rows = connection.execute(SERVERS_SQL, (SERVER_PREFIX,))
     return {name.removeprefix(SERVER_PREFIX) for (name,) in rows}
 
 

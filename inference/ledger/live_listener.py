@@ -38,7 +38,7 @@ class LiveListener:
     the database is away nobody can ask, and it tries again with growing pauses."""
 
     def __init__(self, parameters: Mapping[str, Any], live: Callable[[], Iterable[LiveRequest]]) -> None:
-        """`parameters` are psycopg's (libpq's)."""
+        """`parameters` are psycopg's (libpq's); `live` gives requests in the order of their arrival."""
         self.server = uuid4().hex
         self._live = live
         self._channel = ChannelListener(
@@ -67,8 +67,12 @@ class LiveListener:
         except msgspec.DecodeError:
             _log.warning("a question about what runs could not be read")
             return
-        told = self._cancelled(question.cancel) if question.cancel is not None else self._statuses()
-        payloads = list(answer_payloads(self.server, told))
+        num_untold = 0
+        if question.cancel is not None:
+            told = self._cancelled(question.cancel)
+        else:
+            told, num_untold = self._statuses(question.max_requests)
+        payloads = list(answer_payloads(self.server, told, num_untold=num_untold))
         async with asyncio.timeout(ANSWER_PATIENCE_S):
             await execute(
                 connection,
@@ -77,8 +81,12 @@ class LiveListener:
                 (question.reply_to, payloads),
             )
 
-    def _statuses(self) -> list[LiveRequestStatus]:
-        return [LiveRequestStatus.of(live.summary_now()) for live in self._live()]
+    def _statuses(self, max_requests: int | None) -> tuple[list[LiveRequestStatus], int]:
+        """Those that arrived first, and how many more there are: who looks on once a second asks for a
+        screenful, and thousands that wait then cost no more than that."""
+        live = list(self._live())
+        told = live[:max_requests]
+        return [LiveRequestStatus.of(one.summary_now()) for one in told], len(live) - len(told)
 
     def _cancelled(self, wish: Cancellation) -> list[LiveRequestStatus]:
         """What was cancelled of what the wish names, as it was just before: one or nothing."""

@@ -30,18 +30,22 @@ class Cancellation(msgspec.Struct, frozen=True):
 
 
 class LiveQuestion(msgspec.Struct, frozen=True):
-    """What runs? Or, with `cancel`: end that one. The answers go to the channel `reply_to`."""
+    """What runs? Or, with `cancel`: end that one. The answers go to the channel `reply_to`. With
+    `max_requests` each process tells so many of its requests, the oldest, and counts the rest."""
 
     reply_to: str
     cancel: Cancellation | None = None
+    max_requests: int | None = None
 
 
 class LiveAnswer(msgspec.Struct, frozen=True):
-    """A part of one process's answer: what runs there, or what it has cancelled."""
+    """A part of one process's answer: what runs there, or what it has cancelled. `num_untold` more run
+    there than were asked for."""
 
     server: str
     requests: tuple[LiveRequestStatus, ...] = ()
     is_last: bool = True
+    num_untold: int = 0
 
 
 def reply_channel(token: UUID) -> str:
@@ -63,9 +67,11 @@ def decode_answer(payload: str) -> LiveAnswer:
     return msgspec.json.decode(payload, type=LiveAnswer)
 
 
-def answer_payloads(server: str, requests: Iterable[LiveRequestStatus]) -> Iterator[str]:
+def answer_payloads(
+    server: str, requests: Iterable[LiveRequestStatus], *, num_untold: int = 0
+) -> Iterator[str]:
     """One process's whole answer in as many payloads as it needs, at least one."""
-    num_empty_bytes = len(msgspec.json.encode(LiveAnswer(server, is_last=False)))
+    num_empty_bytes = len(msgspec.json.encode(LiveAnswer(server, is_last=False, num_untold=num_untold)))
     part: list[LiveRequestStatus] = []
     num_bytes = num_empty_bytes
     for request in requests:
@@ -75,4 +81,4 @@ def answer_payloads(server: str, requests: Iterable[LiveRequestStatus]) -> Itera
             part, num_bytes = [], num_empty_bytes
         part.append(request)
         num_bytes += num_more
-    yield encode(LiveAnswer(server, tuple(part)))
+    yield encode(LiveAnswer(server, tuple(part), num_untold=num_untold))

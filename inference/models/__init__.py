@@ -8,11 +8,14 @@ from inference.models.model_row import ModelAdapter, ModelName, ModelRow
 from inference.models.price import ModelPrice
 from inference.models.usage import (
     EventBucket,
+    SpanLatency,
+    SpanUsage,
     StoredEvent,
     TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
+    UsageMonth,
     UsagePending,
 )
 
@@ -28,10 +31,13 @@ __all__ = [
     "ModelPrice",
     "ModelReport",
     "ModelRow",
+    "SpanLatency",
+    "SpanUsage",
     "StoredEvent",
     "TeamLatencyBucket",
     "TeamUsageBucket",
     "UsageBucket",
     "UsageDay",
+    "UsageMonth",
     "UsagePending",
 ]

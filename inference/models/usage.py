@@ -162,11 +162,76 @@ class TeamLatencyBucket(Latencies):
         return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC"
 
 
-class UsageDay(models.Model):
-    """A whole day (of UTC) of one key, model and endpoint: for lists of all keys or users over months."""
+class SpanUsage(EndedRequests):
+    """Usage of everybody by hours, and of teams and everybody by whole days (of UTC): for spans over which
+    the hours of teams are too many.
+
+    `num_hours` is 1 or 24. `is_of_all`: of all teams together, and then `team_id` is null, as it also is for
+    those who have no team. Hours of one team are `TeamUsageBucket`.
+    """
 
     id = models.BigAutoField(primary_key=True)
-    day = models.DateTimeField("day")
+    num_hours = models.PositiveSmallIntegerField("hours")
+    is_of_all = models.BooleanField("of all teams")
+    starts_at = models.DateTimeField("from")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
+
+    class Meta:
+        verbose_name = "usage of a span"
+        verbose_name_plural = "usage by spans"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=[
+                    "num_hours",
+                    "is_of_all",
+                    "starts_at",
+                    "team_id",
+                    "model",
+                    "endpoint",
+                    "outcome",
+                    "reason",
+                    "error_code",
+                ],
+                name="span_usage_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.num_hours} h from {self.starts_at:%Y-%m-%d %H:00} UTC"
+
+
+class SpanLatency(Latencies):
+    """`TeamLatencyBucket` by the spans of `SpanUsage`."""
+
+    id = models.BigAutoField(primary_key=True)
+    num_hours = models.PositiveSmallIntegerField("hours")
+    is_of_all = models.BooleanField("of all teams")
+    starts_at = models.DateTimeField("from")
+    team_id = models.BigIntegerField("team id", null=True)
+    model = models.CharField("model", max_length=200, blank=True)
+    endpoint = models.CharField("endpoint", max_length=64)
+
+    class Meta:
+        verbose_name = "latencies of a span"
+        verbose_name_plural = "latencies by spans"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["num_hours", "is_of_all", "starts_at", "team_id", "model", "endpoint"],
+                name="span_latency_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.num_hours} h from {self.starts_at:%Y-%m-%d %H:00} UTC"
+
+
+class PartyUsage(models.Model):
+    """Columns of rows that say what one key used of one model and endpoint over a longer time."""
+
     key_id = models.BigIntegerField("key id")
     user_id = models.BigIntegerField("user id")
     team_id = models.BigIntegerField("team id", null=True)
@@ -178,6 +243,16 @@ class UsageDay(models.Model):
     num_input_tokens = models.BigIntegerField("input tokens")
     num_cached_tokens = models.BigIntegerField("cached input tokens")
     num_output_tokens = models.BigIntegerField("output tokens")
+
+    class Meta:
+        abstract = True
+
+
+class UsageDay(PartyUsage):
+    """A whole day (of UTC) of one key, model and endpoint: for lists of all keys or users over weeks."""
+
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateTimeField("day")
 
     class Meta:
         verbose_name = "usage of a day"
@@ -192,6 +267,27 @@ class UsageDay(models.Model):
 
     def __str__(self) -> str:
         return f"key {self.key_id}, {self.day:%Y-%m-%d} UTC"
+
+
+class UsageMonth(PartyUsage):
+    """A whole month (of UTC): for such lists over a year."""
+
+    id = models.BigAutoField(primary_key=True)
+    month = models.DateTimeField("month")
+
+    class Meta:
+        verbose_name = "usage of a month"
+        verbose_name_plural = "usage by month"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["month", "key_id", "user_id", "team_id", "model", "endpoint"],
+                name="usage_month_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"key {self.key_id}, {self.month:%Y-%m} UTC"
 
 
 class StoredEvent(models.Model):

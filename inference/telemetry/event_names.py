@@ -231,6 +231,7 @@ def _adapted(event: ConcurrencyAdapted) -> dict[str, Attribute | None]:
         f"{concurrency}previous": event.previous_limit,
         f"{concurrency}current": event.current_limit,
         f"{concurrency}ceiling": event.max_limit,
+        "gen_ai.request.model": event.model or None,
         "llama_stage.generation_throughput_tokens_per_second": event.tokens_per_s,
         "llama_stage.generation_p95_latency_ms": _ms(event.p95_latency_s),
         "llama_stage.generation_p95_hardware_ms_per_token": _ms(event.p95_hardware_s_per_token),

@@ -65,7 +65,8 @@ def _told(at: float, event: _Kept) -> RecentEvent:
             return RecentEvent(at, "lane freed", f"lane freed: {event.outcome.value}", event.request_id)
         case ConcurrencyAdapted():
             change = f"{event.previous_limit} → {event.current_limit} of {event.max_limit}"
-            return RecentEvent(at, event.action.value, f"{change}: {event.reason.value}", "")
+            text = " · ".join([part for part in (event.model, f"{change}: {event.reason.value}") if part])
+            return RecentEvent(at, event.action.value, text, "")
         case RequestSummary():
             why = event.error_code or (event.finish_reason.value if event.finish_reason else "")
             parts = [event.endpoint, event.model, event.outcome.value, why, f"{event.total_s:.1f} s"]

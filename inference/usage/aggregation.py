@@ -5,35 +5,31 @@ transaction. One statement takes such names away and adds their records to the b
 record is counted once however late it comes, whatever is killed, and however many workers do this at
 the same time (an advisory lock lets one through; the others have nothing to do).
 
-`usage_rebuild` makes the buckets of a time anew from the records.
+`rebuild.py` makes the buckets of a time anew from the records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
-
 from django.db import connection, transaction
 
 from inference.domain.latency_histogram import BOUNDS_S, NUM_BUCKETS
-from inference.domain.usage import full_hour
 
 # One aggregation at a time, whatever process it is in; any constant would do.
-_LOCK = 0x51C5_0010
+LOCK = 0x51C5_0010
 MAX_RECORDS_A_PASS = 200_000
 """Bounds the memory and the length of one transaction: about 2 s."""
 
 # What is claimed is all that the planner cannot foresee: it expects ten records and would sort a hundred
 # thousand on the disk, where a table of hashes in memory is enough.
-_PREPARE = "SELECT set_config('work_mem', '64MB', true), set_config('enable_sort', 'off', true)"
+PREPARE = "SELECT set_config('work_mem', '64MB', true), set_config('enable_sort', 'off', true)"
 
 _DIMENSIONS = "hour, key_id, user_id, team_id, model, endpoint, outcome, reason, error_code"
 _TEAM_DIMENSIONS = "hour, team_id, model, endpoint, outcome, reason, error_code"
 _LATENCY_DIMENSIONS = "hour, team_id, model, endpoint"
-_DAY_DIMENSIONS = "day, key_id, user_id, team_id, model, endpoint"
-_COUNTS = (
+SPAN = "num_hours, is_of_all, starts_at, team_id, model, endpoint"
+SPAN_DIMENSIONS = f"{SPAN}, outcome, reason, error_code"
+_PARTY_DIMENSIONS = "key_id, user_id, team_id, model, endpoint"
+COUNTS = (
     "num_requests",
     "num_input_tokens",
     "num_cached_tokens",
@@ -41,14 +37,14 @@ _COUNTS = (
     "num_reasoning_tokens",
     "num_injected_tokens",
 )
-_DAY_COUNTS = (
+_PARTY_COUNTS = (
     "num_requests",
     "num_unfinished",
     "num_input_tokens",
     "num_cached_tokens",
     "num_output_tokens",
 )
-_HISTOGRAMS = ("queue_counts", "first_token_counts", "per_token_counts", "total_counts")
+HISTOGRAMS = ("queue_counts", "first_token_counts", "per_token_counts", "total_counts")
 
 
 def counts_sql(indexes: str) -> str:
@@ -65,7 +61,8 @@ def sum_sql(one: str, other: str) -> str:
 REASON_SQL = "coalesce(nullif(r.rejection_reason, ''), r.finish_reason)"
 
 
-_SUMS = ", ".join(["count(*) AS num_requests", *(f"sum({name}) AS {name}" for name in _COUNTS[1:])])
+_SUMS = ", ".join(["count(*) AS num_requests", *(f"sum({name}) AS {name}" for name in COUNTS[1:])])
+RESUMMED = ", ".join(f"sum({name})::bigint AS {name}" for name in COUNTS)
 _LATENCIES = ", ".join(f"array_agg({one}) AS {one}" for one in ("queue", "first_token", "per_token", "total"))
 _COUNTED = ", ".join(counts_sql(one) for one in ("queue", "first_token", "per_token", "total"))
 
@@ -74,7 +71,7 @@ def _added_sql(
     table: str, dimensions: str, grouped: str, *, has_counts: bool = True, has_histograms: bool = True
 ) -> str:
     """Rows of `grouped`, added to what the table has of the same dimensions."""
-    counts, histograms = (_COUNTS if has_counts else ()), (_HISTOGRAMS if has_histograms else ())
+    counts, histograms = (COUNTS if has_counts else ()), (HISTOGRAMS if has_histograms else ())
     sums = [f"{name} = kept.{name} + excluded.{name}" for name in counts]
     sums += [f"{name} = {sum_sql(f'kept.{name}', f'excluded.{name}')}" for name in histograms]
     made = [*counts, *([_COUNTED] if has_histograms else [])]
@@ -85,21 +82,35 @@ def _added_sql(
 """  # noqa: S608 (names of our own, here and below)
 
 
-def _days_sql(source: str) -> str:
-    """The days of hours, which are rows of buckets."""
+def parties_sql(unit: str, source: str) -> str:
+    """The days or months (`unit`) of hours, which are rows of buckets."""
     return f"""
-    INSERT INTO inference_usageday AS kept ({_DAY_DIMENSIONS}, {", ".join(_DAY_COUNTS)})
-    SELECT date_trunc('day', hour, 'UTC') AS day, key_id, user_id, team_id, model, endpoint,
+    INSERT INTO inference_usage{unit} AS kept ({unit}, {_PARTY_DIMENSIONS}, {", ".join(_PARTY_COUNTS)})
+    SELECT date_trunc('{unit}', hour, 'UTC') AS {unit}, {_PARTY_DIMENSIONS},
         sum(num_requests), coalesce(sum(num_requests) FILTER (WHERE outcome <> 'completed'), 0),
         sum(num_input_tokens), sum(num_cached_tokens), sum(num_output_tokens)
-    FROM {source} GROUP BY {_DAY_DIMENSIONS}
-    ON CONFLICT ({_DAY_DIMENSIONS}) DO UPDATE SET
-        {", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _DAY_COUNTS)}
+    FROM {source} GROUP BY {unit}, {_PARTY_DIMENSIONS}
+    ON CONFLICT ({unit}, {_PARTY_DIMENSIONS}) DO UPDATE SET
+        {", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _PARTY_COUNTS)}
 """  # noqa: S608
 
 
-# Follows a WITH that has `records`, a relation of _RECORD_COLUMNS.
-_ADD_UP = f"""
+def spans_sql(columns: str, source: str, dimensions: str, *, has_hours: bool = True) -> str:
+    """Rows of SpanUsage or SpanLatency from those of hours: a sum for each hour and day of all teams and
+    for each day of a team. `dimensions` are what a row has beside its span and team."""
+    hours = f"(hour, {dimensions}), " if has_hours else ""
+    return f"""
+    SELECT {"CASE WHEN GROUPING(hour) = 0 THEN 1 ELSE 24 END" if has_hours else "24"} AS num_hours,
+        GROUPING(team_id) = 1 AS is_of_all, {"coalesce(hour, day)" if has_hours else "day"} AS starts_at,
+        team_id, {dimensions}, {columns}
+    FROM (SELECT *, date_trunc('day', hour, 'UTC') AS day FROM {source}) AS of_days
+    GROUP BY GROUPING SETS ({hours}(day, {dimensions}), (day, team_id, {dimensions}))
+"""  # noqa: S608
+
+
+_LET_IN = "(SELECT * FROM measured WHERE outcome <> 'rejected') AS let_in"
+# Follows a WITH that has `records`, a relation of RECORD_COLUMNS.
+ADD_UP = f"""
 measured AS (
     SELECT date_trunc('hour', created_at, 'UTC') AS hour, key_id, user_id, team_id, model, endpoint, outcome,
         reason, error_code,
@@ -116,6 +127,10 @@ measured AS (
 ), latencies_grouped AS (
     SELECT {_LATENCY_DIMENSIONS}, {_LATENCIES} FROM measured WHERE outcome <> 'rejected'
     GROUP BY {_LATENCY_DIMENSIONS}
+), spans_grouped AS (
+    {spans_sql(RESUMMED, "team_grouped", "model, endpoint, outcome, reason, error_code")}
+), span_latencies_grouped AS (
+    {spans_sql(_LATENCIES, _LET_IN, "model, endpoint")}
 ),
 added AS ({_added_sql("inference_usagebucket", _DIMENSIONS, "grouped")}),
 team_added AS (
@@ -124,10 +139,17 @@ team_added AS (
 latencies_added AS (
     {_added_sql("inference_teamlatencybucket", _LATENCY_DIMENSIONS, "latencies_grouped", has_counts=False)}
 ),
-days_added AS ({_days_sql("grouped")})
+spans_added AS (
+    {_added_sql("inference_spanusage", SPAN_DIMENSIONS, "spans_grouped", has_histograms=False)}
+),
+span_latencies_added AS (
+    {_added_sql("inference_spanlatency", SPAN, "span_latencies_grouped", has_counts=False)}
+),
+days_added AS ({parties_sql("day", "grouped")}),
+months_added AS ({parties_sql("month", "grouped")})
 """  # noqa: S608
 
-_RECORD_COLUMNS = (
+RECORD_COLUMNS = (
     "r.created_at, r.key_id, r.user_id, r.team_id, r.model, r.endpoint, r.outcome, "
     f"{REASON_SQL} AS reason, r.error_code, r.num_input_tokens, "
     "r.num_cached_tokens, r.num_output_tokens, r.num_reasoning_tokens, r.num_injected_tokens, "
@@ -140,46 +162,11 @@ WITH claimed AS (
         SELECT id FROM inference_usagepending ORDER BY id LIMIT %(limit)s
     )) RETURNING record_id, created_at
 ), records AS (
-    SELECT {_RECORD_COLUMNS} FROM claimed AS c
+    SELECT {RECORD_COLUMNS} FROM claimed AS c
     JOIN inference_generationrecord AS r ON r.id = c.record_id AND r.created_at = c.created_at
-), {_ADD_UP}
+), {ADD_UP}
 SELECT count(*) FROM claimed
 """  # noqa: S608
-
-_REBUILD = f"""
-WITH records AS (
-    SELECT {_RECORD_COLUMNS} FROM inference_generationrecord AS r
-    WHERE r.created_at >= %(start)s AND r.created_at < %(end)s
-        AND NOT date_trunc('hour', r.created_at, 'UTC') = ANY (%(kept)s::timestamptz[])
-), {_ADD_UP}
-SELECT count(*) FROM records
-"""  # noqa: S608
-
-_TABLES_OF_HOURS = ("inference_usagebucket", "inference_teamusagebucket", "inference_teamlatencybucket")
-_HOURS_WITH_TOO_FEW_RECORDS = """
-SELECT hour FROM inference_usagebucket WHERE hour >= %(start)s AND hour < %(end)s
-GROUP BY hour HAVING sum(num_requests) > (
-    SELECT count(*) FROM inference_generationrecord AS r
-    WHERE r.created_at >= hour AND r.created_at < hour + interval '1 hour'
-) ORDER BY hour
-"""
-
-_FORGET_DAYS = """
-DELETE FROM inference_usageday
-WHERE day >= date_trunc('day', %(start)s::timestamptz, 'UTC') AND day < %(end)s
-"""
-_MAKE_DAYS = _days_sql(
-    "(SELECT * FROM inference_usagebucket WHERE hour >= date_trunc('day', %(start)s::timestamptz, 'UTC') "
-    "AND hour < date_trunc('day', %(end)s::timestamptz + interval '23 hours', 'UTC')) AS hours"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RebuiltUsage:
-    """What came of a rebuild. `kept_hours` were left alone: their records are not all there any more."""
-
-    num_records: int
-    kept_hours: tuple[datetime, ...]
 
 
 def usage_aggregate(*, max_records: int = MAX_RECORDS_A_PASS) -> int:
@@ -190,62 +177,17 @@ def usage_aggregate(*, max_records: int = MAX_RECORDS_A_PASS) -> int:
     num_taken = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_LOCK])
-            if not _value(cursor):
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
+            if not value_of(cursor):
                 return num_taken
-            cursor.execute(_PREPARE)
+            cursor.execute(PREPARE)
             cursor.execute(_CLAIM, {"limit": max_records, "bounds": list(BOUNDS_S)})
-            num_claimed = int(_value(cursor))
+            num_claimed = int(value_of(cursor))
         num_taken += num_claimed
         if num_claimed < max_records:
             return num_taken
 
 
-def usage_rebuild(*, start_at: datetime, end_at: datetime) -> RebuiltUsage:
-    """Make the buckets of the full hours from `start_at` to `end_at` (aware) anew from the records.
-
-    Hours of which records are gone (retention) keep what they have. Waits for a running aggregation;
-    who reads meanwhile sees the old numbers until all new ones are there.
-    """
-    bounds = {"start": full_hour(start_at), "end": full_hour(end_at)}
-    with _session_lock(), transaction.atomic(), connection.cursor() as cursor:
-        # One snapshot for all statements: a record that comes meanwhile stays pending and is not read.
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        cursor.execute(_PREPARE)
-        cursor.execute(_HOURS_WITH_TOO_FEW_RECORDS, bounds)
-        kept = [hour for (hour,) in cursor.fetchall()]
-        given = {**bounds, "kept": kept, "bounds": list(BOUNDS_S)}
-        for table in _TABLES_OF_HOURS:
-            cursor.execute(
-                f"DELETE FROM {table} "  # noqa: S608
-                "WHERE hour >= %(start)s AND hour < %(end)s AND NOT hour = ANY (%(kept)s::timestamptz[])",
-                given,
-            )
-        cursor.execute(
-            "DELETE FROM inference_usagepending WHERE created_at >= %(start)s AND created_at < %(end)s "
-            "AND NOT date_trunc('hour', created_at, 'UTC') = ANY (%(kept)s::timestamptz[])",
-            given,
-        )
-        cursor.execute(_REBUILD, given)
-        num_records = int(_value(cursor))
-        # Days are made of hours, also of those that were kept.
-        cursor.execute(_FORGET_DAYS, bounds)
-        cursor.execute(_MAKE_DAYS, bounds)
-        return RebuiltUsage(num_records, tuple(kept))
-
-
-@contextmanager
-def _session_lock() -> Iterator[None]:
-    """The lock of all aggregations, taken before the snapshot of a transaction is."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
-
-
-def _value(cursor: object) -> int:
+def value_of(cursor: object) -> int:
     row = cursor.fetchone()  # type: ignore[attr-defined]
     return row[0]  # type: ignore[no-any-return]

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, time
+from typing import Any, Literal
 
 from django.db import connection, transaction
 
 from inference.domain.latency_histogram import NUM_BUCKETS, LatencyHistogram
+from inference.models import ModelPrice
 from inference.usage.slices import (
     TOTALS_SQL,
     SliceTotals,
     UsageSlice,
-    days_sql,
-    hours_condition,
+    columns_condition,
     hours_sql,
+    parties_sql,
     pending_condition,
     pending_sql,
     priced_sql,
 )
+from inference.usage.spans import Run, Spans, runs_condition
 
 MAX_PORTIONS = 10_000
 """Of one kind: names of models are the callers' to choose."""
-_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,51 +50,44 @@ class SliceOverview:
     errors: tuple[Portion, ...]
     models: tuple[Portion, ...]
     endpoints: tuple[Portion, ...]
-    teams: tuple[Portion, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SliceParties:
-    """Who used a slice, by users' and keys' ids."""
+    """Who used a slice, by ids; that of a team is None for what no team did."""
 
     users: tuple[Portion, ...]
     keys: tuple[Portion, ...]
+    teams: tuple[Portion, ...]
 
 
-_DIMENSIONS = ("team_id", "model", "endpoint", "outcome", "reason", "error_code")
+_DIMENSIONS = ("model", "endpoint", "outcome", "reason", "error_code")
 _OVERVIEW = """
-SELECT GROUPING(model, endpoint, team_id, outcome), place, model, endpoint, team_id, outcome, reason,
-    error_code, {totals}
+SELECT GROUPING(model, endpoint, outcome), place, model, endpoint, outcome, reason, error_code, {totals}
 FROM (SELECT *, width_bucket(hour, %(starts)s::timestamptz[]) - 1 AS place FROM priced) AS placed
-GROUP BY GROUPING SETS ((place), (model), (endpoint), (team_id), (outcome, reason, error_code))
+GROUP BY GROUPING SETS ((place), (model), (endpoint), (outcome, reason, error_code))
 """
 # What GROUPING() says: a bit for each of its columns that a row is not grouped by.
-_BY_MODEL, _BY_ENDPOINT, _BY_TEAM, _BY_OUTCOME = 0b0111, 0b1011, 0b1101, 0b1110
+_BY_MODEL, _BY_ENDPOINT, _BY_OUTCOME = 0b011, 0b101, 0b110
 
 
 def slice_overview(*, slice: UsageSlice, starts: Sequence[datetime]) -> SliceOverview:
     """All that hours can tell in one statement. `starts` (aware, in order) cut the slice into its series;
     the first is not behind the slice's start."""
     given: dict[str, Any] = {"starts": list(starts)}
-    condition = hours_condition(slice, given)
-    parts = (
-        hours_sql(_table(slice), _DIMENSIONS, condition),
-        pending_sql(_DIMENSIONS, pending_condition(slice, given)),
-    )
+    parts = _parts(slice, _DIMENSIONS, given, cuts=starts)
     rows = _rows(priced_sql(parts) + _OVERVIEW.format(totals=TOTALS_SQL), given)
     series = [SliceTotals()] * len(starts)
     by: dict[str, defaultdict[Any, SliceTotals]] = {
         name: defaultdict(SliceTotals)
-        for name in ("model", "endpoint", "team", "outcome", "finish", "refusal", "error")
+        for name in ("model", "endpoint", "outcome", "finish", "refusal", "error")
     }
-    for grouping, place, model, endpoint, team_id, outcome, reason, code, *counts in rows:
+    for grouping, place, model, endpoint, outcome, reason, code, *counts in rows:
         totals = SliceTotals(*counts)
         if grouping == _BY_MODEL:
             by["model"][model] = totals
         elif grouping == _BY_ENDPOINT:
             by["endpoint"][endpoint] = totals
-        elif grouping == _BY_TEAM:
-            by["team"][team_id] = totals
         elif grouping == _BY_OUTCOME:
             by["outcome"][outcome] += totals
             kind, value = _ending(outcome, reason, code)
@@ -109,7 +103,6 @@ def slice_overview(*, slice: UsageSlice, starts: Sequence[datetime]) -> SliceOve
         errors=_portions(by["error"]),
         models=_portions(by["model"]),
         endpoints=_portions(by["endpoint"]),
-        teams=_portions(by["team"]),
     )
 
 
@@ -122,54 +115,49 @@ def _ending(outcome: str, reason: str, error_code: str) -> tuple[str, str]:
 def slice_totals(*, slice: UsageSlice) -> SliceTotals:
     """The sums alone, for a comparison."""
     given: dict[str, Any] = {}
-    condition = hours_condition(slice, given)
-    dimensions = ("model", "outcome")
-    parts = (
-        hours_sql(_table(slice), dimensions, condition),
-        pending_sql(dimensions, pending_condition(slice, given)),
-    )
+    parts = _parts(slice, ("model", "outcome"), given)
     ((*counts,),) = _rows(f"{priced_sql(parts)} SELECT {TOTALS_SQL} FROM priced", given)  # noqa: S608
     return SliceTotals() if counts[0] is None else SliceTotals(*counts)
 
 
+_PARTIES = """
+SELECT GROUPING(user_id, key_id), user_id, key_id, team_id, {totals} FROM priced
+GROUP BY GROUPING SETS ((user_id), (key_id), (team_id))
+"""
+_BY_USER, _BY_KEY = 0b01, 0b10
+
+
 def slice_parties(*, slice: UsageSlice) -> SliceParties:
-    """Users and keys, from whole days and the hours around them."""
-    dimensions = ("user_id", "key_id", "model")
+    """Users, keys and teams, from whole months and days and the hours around them."""
+    dimensions = ("user_id", "key_id", "team_id", "model")
     given: dict[str, Any] = {}
-    pending = pending_condition(slice, given)
-    parts = [pending_sql(dimensions, pending)]
-    first_day, last_day = _whole_days(slice)
-    named = [f"{name} = %({name})s" for name in slice.columns]
-    if first_day < last_day:
-        given |= {"first_day": first_day, "last_day": last_day}
-        inside = " AND ".join([*named, "day >= %(first_day)s", "day < %(last_day)s"])
-        parts.append(days_sql(dimensions, inside))
-        edges = [
-            ("hour >= %(start)s", "hour < %(first_day)s"),
-            ("hour >= %(last_day)s", "hour < %(end)s"),
-        ]
-    else:
-        edges = [("hour >= %(start)s", "hour < %(end)s")]
-    parts += [hours_sql("inference_usagebucket", dimensions, " AND ".join([*named, *edge])) for edge in edges]
-    query = (
-        f"{priced_sql(parts)} SELECT GROUPING(key_id), user_id, key_id, {TOTALS_SQL} FROM priced "  # noqa: S608
-        "GROUP BY GROUPING SETS ((user_id), (key_id))"
-    )
+    named = columns_condition(slice, given)
+    # A month has one price, or it is told by days.
+    prices = [
+        datetime.combine(day, time(), UTC)
+        for day in ModelPrice.objects.values_list("starts_on", flat=True).distinct()
+    ]
+    spans = Spans.of(slice.start_hour, slice.end_hour, cuts=prices, has_months=True)
+    parts = [pending_sql(dimensions, pending_condition(slice, given))]
+    for unit, runs in (("month", spans.months), ("day", spans.days)):
+        if runs:
+            condition = f"{named} AND {runs_condition(unit, runs, given, unit)}"
+            parts.append(parties_sql(unit, dimensions, condition))
+    if spans.hours:
+        condition = runs_condition("hour", spans.hours, given, "hour")
+        parts.append(hours_sql(f"inference_usagebucket WHERE {named} AND {condition}", dimensions))
     users: dict[int, SliceTotals] = {}
     keys: dict[int, SliceTotals] = {}
-    for is_user, user_id, key_id, *counts in _rows(query, given):
-        if is_user:
+    teams: dict[int | None, SliceTotals] = {}
+    query = priced_sql(parts) + _PARTIES.format(totals=TOTALS_SQL)
+    for grouping, user_id, key_id, team_id, *counts in _rows(query, given):
+        if grouping == _BY_USER:
             users[user_id] = SliceTotals(*counts)
-        else:
+        elif grouping == _BY_KEY:
             keys[key_id] = SliceTotals(*counts)
-    return SliceParties(_portions(users), _portions(keys))
-
-
-def _whole_days(slice: UsageSlice) -> tuple[datetime, datetime]:
-    """The days of UTC that lie wholly in a slice."""
-    start, end = slice.start_hour.astimezone(UTC), slice.end_hour.astimezone(UTC)
-    first = start.replace(hour=0)
-    return first if first == start else first + _DAY, end.replace(hour=0)
+        else:
+            teams[team_id] = SliceTotals(*counts)
+    return SliceParties(_portions(users), _portions(keys), _portions(teams))
 
 
 # Queues are no part of what a dashboard shows: a quarter of the numbers.
@@ -192,14 +180,13 @@ class SliceLatencies:
 def slice_latencies(*, slice: UsageSlice, starts: Sequence[datetime]) -> tuple[SliceLatencies, ...]:
     """For each of `starts`, of what is aggregated."""
     given: dict[str, Any] = {"starts": list(starts)}
-    condition = hours_condition(slice, given)
-    if slice.is_about_keys:
-        source = f"inference_usagebucket WHERE outcome <> 'rejected' AND {condition}"
-    else:
-        source = f"inference_teamlatencybucket WHERE {condition}"
+    sources = " UNION ALL ".join(
+        f"SELECT {source.hour} AS hour, {', '.join(_KINDS)} FROM {source.sql}"  # noqa: S608
+        for source in _sources(slice, given, cuts=starts, kind="latency")
+    )
     query = (
         f"SELECT width_bucket(hour, %(starts)s::timestamptz[]) - 1, {_SUMMED} "  # noqa: S608
-        f"FROM {source} GROUP BY 1"
+        f"FROM ({sources}) AS measured GROUP BY 1"
     )
     found = [SliceLatencies()] * len(starts)
     for place, *kinds in _rows(query, given):
@@ -217,8 +204,50 @@ def latencies_merged(reports: Iterable[SliceLatencies]) -> SliceLatencies:
     )
 
 
-def _table(slice: UsageSlice) -> str:
-    return "inference_usagebucket" if slice.is_about_keys else "inference_teamusagebucket"
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A table and its WHERE, and the column that says when a row begins."""
+
+    sql: str
+    hour: str
+
+
+def _sources(
+    slice: UsageSlice, given: dict[str, Any], *, cuts: Sequence[datetime], kind: Literal["usage", "latency"]
+) -> list[_Source]:
+    """The fewest rows that tell a slice which is cut there: whole days, and the hours between them."""
+    named = columns_condition(slice, given)
+    if slice.is_about_keys:
+        spans = Spans((), (), ((slice.start_hour, slice.end_hour),))
+        let_in = " AND outcome <> 'rejected'" if kind == "latency" else ""
+        hours = _Source(f"inference_usagebucket WHERE {named}{let_in}", "hour")
+    else:
+        spans = Spans.of(slice.start_hour, slice.end_hour, cuts=cuts)
+        of_all = f"is_of_all = {slice.owner.team_id is None}"
+        if slice.owner.team_id is None:
+            hours = _Source(f"inference_span{kind} WHERE num_hours = 1 AND {of_all} AND {named}", "starts_at")
+        else:
+            hours = _Source(f"inference_team{kind}bucket WHERE {named}", "hour")
+    found = [_within(hours, spans.hours, given, "hours")] if spans.hours else []
+    if spans.days:
+        days = _Source(f"inference_span{kind} WHERE num_hours = 24 AND {of_all} AND {named}", "starts_at")
+        found.append(_within(days, spans.days, given, "days"))
+    return found
+
+
+def _within(source: _Source, runs: Sequence[Run], given: dict[str, Any], name: str) -> _Source:
+    return _Source(f"{source.sql} AND {runs_condition(source.hour, runs, given, name)}", source.hour)
+
+
+def _parts(
+    slice: UsageSlice, dimensions: Sequence[str], given: dict[str, Any], cuts: Sequence[datetime] = ()
+) -> list[str]:
+    """Statements whose union is all of a slice, what is not counted yet included."""
+    found = [
+        hours_sql(source.sql, dimensions, hour=source.hour)
+        for source in _sources(slice, given, cuts=cuts, kind="usage")
+    ]
+    return [*found, pending_sql(dimensions, pending_condition(slice, given))]
 
 
 def _portions(found: dict[Any, SliceTotals]) -> tuple[Portion, ...]:

@@ -25,15 +25,19 @@ def events_expire(*, older_than: timedelta, batch_size: int = MAX_ROWS_A_BATCH) 
 
 
 def usage_expire(*, older_than: timedelta, batch_size: int = MAX_ROWS_A_BATCH) -> int:
-    """Delete hours and days of usage, and hours of events; how many."""
-    until = timezone.now() - older_than
+    """Delete hours, days and months of usage, and hours of events; how many. By whole months, so that what
+    is left of each adds up to the same."""
+    until = Month.of(timezone.now() - older_than).start
     return sum(
         _delete_before(table, column, until, batch_size)
         for table, column in (
             ("inference_usagebucket", "hour"),
             ("inference_teamusagebucket", "hour"),
             ("inference_teamlatencybucket", "hour"),
+            ("inference_spanusage", "starts_at"),
+            ("inference_spanlatency", "starts_at"),
             ("inference_usageday", "day"),
+            ("inference_usagemonth", "month"),
             ("inference_eventbucket", "hour"),
         )
     )

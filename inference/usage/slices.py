@@ -1,8 +1,9 @@
 """A slice of all usage: of whom, of which model and endpoint, in which hours. What dashboards ask about.
 
-Three tables hold the same counts: hours by key, hours by team and days by key (inference/models/usage.py).
-Each question goes to the smallest that can answer it, and what no bucket has counted yet is added by the
-same statement, so that every answer is exact up to the last commit.
+Several tables hold the same counts: hours by key and by team, hours of everybody, days of teams and of
+everybody, days and months by key (inference/models/usage.py). Each question goes to the smallest that can
+answer it, over a long time to several: whole days (`spans.py`) and the hours between them. What no bucket
+has counted yet is added by the same statement, so that every answer is exact up to the last commit.
 """
 
 from __future__ import annotations
@@ -113,18 +114,19 @@ def priced_sql(parts: Sequence[str]) -> str:
     return f"WITH {_PRICES}, counted AS ({' UNION ALL '.join(parts)}), {_PRICED}"
 
 
-def hours_sql(table: str, dimensions: Sequence[str], condition: str) -> str:
-    """Rows of a table of hours, with `dimensions` of it."""
+def hours_sql(source: str, dimensions: Sequence[str], *, hour: str = "hour") -> str:
+    """Rows of a table of requests that ended, with `dimensions` of it; `source` is the table and WHERE."""
     return (
-        f"SELECT hour, {', '.join(dimensions)}, num_requests, {_UNFINISHED}, {_TOKENS} "  # noqa: S608
-        f"FROM {table} WHERE {condition}"
+        f"SELECT {hour} AS hour, {', '.join(dimensions)}, num_requests, {_UNFINISHED}, {_TOKENS} "  # noqa: S608
+        f"FROM {source}"
     )
 
 
-def days_sql(dimensions: Sequence[str], condition: str) -> str:
+def parties_sql(unit: str, dimensions: Sequence[str], condition: str) -> str:
+    """Rows of the days or months (`unit`) of keys."""
     return (
-        f"SELECT day AS hour, {', '.join(dimensions)}, num_requests, num_unfinished, {_TOKENS} "  # noqa: S608
-        f"FROM inference_usageday WHERE {condition}"
+        f"SELECT {unit} AS hour, {', '.join(dimensions)}, num_requests, num_unfinished, {_TOKENS} "  # noqa: S608
+        f"FROM inference_usage{unit} WHERE {condition}"
     )
 
 
@@ -141,11 +143,10 @@ def pending_sql(dimensions: Sequence[str], condition: str) -> str:
     )
 
 
-def hours_condition(slice: UsageSlice, given: dict[str, Any], *, column: str = "hour") -> str:
-    """What buckets must fulfil; what it needs is put into `given`."""
-    given.update(slice.columns, start=slice.start_hour, end=slice.end_hour)
-    named = [f"{name} = %({name})s" for name in slice.columns]
-    return " AND ".join([*named, f"{column} >= %(start)s", f"{column} < %(end)s"])
+def columns_condition(slice: UsageSlice, given: dict[str, Any]) -> str:
+    """What all buckets must fulfil, of whatever time; what it needs is put into `given`."""
+    given.update(slice.columns)
+    return " AND ".join([f"{name} = %({name})s" for name in slice.columns]) or "true"
 
 
 def pending_condition(slice: UsageSlice, given: dict[str, Any]) -> str:

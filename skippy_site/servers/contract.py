@@ -19,6 +19,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+WEBSOCKET_MAX_BYTES = 1024 * 1024
+"""One message that a client sends over a WebSocket."""
 Announce = Callable[[str, int], None]
 """Called once with the host and port that are listened at."""
 

@@ -24,6 +24,7 @@ from skippy_site.servers.bodies import BodyMemory
 from skippy_site.servers.connections import Connections, Entrance
 from skippy_site.servers.contract import (
     CONNECTION_EXTENSION,
+    WEBSOCKET_MAX_BYTES,
     WRITER_EXTENSION,
     Announce,
     Application,
@@ -46,8 +47,6 @@ from skippy_site.servers.twisted_channel import Channel, TurnedAway
 from skippy_site.servers.twisted_transport import StreamPort
 
 _log = logging.getLogger(__name__)
-
-WEBSOCKET_MAX_BYTES = 1024 * 1024
 
 
 class SkippyServer(Server):  # type: ignore[misc]

@@ -15,7 +15,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from skippy_site.servers.connections import Connections
-from skippy_site.servers.contract import Announce, Application, Lifespan, ListenConfig
+from skippy_site.servers.contract import WEBSOCKET_MAX_BYTES, Announce, Application, Lifespan, ListenConfig
 from skippy_site.servers.cross_origin_access import with_cross_origin
 from skippy_site.servers.early import EarlyRules
 from skippy_site.servers.lifecycle import finish_loop, live
@@ -46,6 +46,9 @@ class UvicornFront:
             proxy_headers=False,
             server_header=False,
             date_header=False,
+            # One message goes to many WebSockets, and each would compress it for itself.
+            ws_per_message_deflate=False,
+            ws_max_size=WEBSOCKET_MAX_BYTES,
         )
         self.uvicorn_config.load()
         self._sockets = sockets

@@ -11,11 +11,14 @@ from accounts import services
 from inference.models import (
     GenerationRecord,
     ModelPrice,
+    SpanLatency,
+    SpanUsage,
     StoredEvent,
     TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
+    UsageMonth,
     UsagePending,
 )
 from inference.usage.aggregation import usage_aggregate
@@ -36,6 +39,9 @@ def used(ann):
         TeamLatencyBucket,
         TeamUsageBucket,
         UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
         StoredEvent,
     ):
         model.objects.all().delete()
@@ -88,6 +94,9 @@ def used(ann):
         TeamLatencyBucket,
         TeamUsageBucket,
         UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
         StoredEvent,
     ):
         model.objects.all().delete()
@@ -118,8 +127,6 @@ def test_every_page_fits_and_axe_finds_nothing_serious(root, used, watched, shot
         ("requests", "/console/requests/"),
         ("request", f"/console/requests/{used[0].pk}/"),
         ("start", "/console/start/"),
-        ("my-keys", "/console/keys/"),
-        ("maintenance", "/console/maintenance/"),
     ):
         page.goto(path)
         page.wait_for_load_state("networkidle")

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY, get_user_model
-from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from accounts.api.caller import caller_by_session
 from accounts.scopes import Scope
 from accounts.signed_in import is_session_of
+from inference.dashboards.live.session_check import session_store
 
 
 def may_watch(user: Any) -> bool:
@@ -22,7 +22,8 @@ def may_watch(user: Any) -> bool:
 def watching_sessions(keys: Iterable[str]) -> set[str]:
     """Those of the sessions whose user is still signed in and may watch. Two queries for all of them, and
     those of the permissions of each user who is no superuser."""
-    found = Session.objects.filter(session_key__in=set(keys), expire_date__gt=timezone.now())
+    sessions = session_store().get_model_class().objects
+    found = sessions.filter(session_key__in=set(keys), expire_date__gt=timezone.now())
     contents = {session.session_key: session.get_decoded() for session in found}
     wanted = {content.get(SESSION_KEY) for content in contents.values()} - {None}
     users = get_user_model().objects.in_bulk([int(pk) for pk in wanted])

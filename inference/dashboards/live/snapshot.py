@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
 import msgspec
 
 from inference.domain.live_requests import LiveRequestStatus
-from inference.domain.model_settings import ModelStatus
+from inference.domain.model_settings import ModelSettings, ModelStatus
 from inference.hosting.loaded_model import ModelStatistics
+from inference.ledger.live_desk import LiveRequests
 from inference.telemetry.recent_events import RecentEvent
 
 MAX_REQUESTS = 200
+MAX_MODELS = 100
+MAX_TEXT = 200
+"""Of a cause or an event: a few of them may have come from outside."""
 
 
 class LiveModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,25 +62,66 @@ class LiveRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """`models`, `decisions` and `events` are of the process that sends it, `requests` of all of them:
-    `num_requests` in all, of which the oldest are here. `is_complete` is False where a process, or the
-    database through which they are asked, did not answer. `maintenance` is what newcomers are told where the
-    service is closed to them, else empty."""
+    """`models` (of `num_models`), `decisions` and `events` are of the process that sends it, `requests` of
+    all `num_servers`: `num_requests` in all, of which the oldest are here. `num_silent` processes did not
+    answer; where the database did not, through which they are asked, nothing `is_known` of requests.
+    `is_complete` is False in both cases. `maintenance` is what newcomers are told where the service is closed
+    to them, else empty."""
 
     at: float
     models: list[LiveModel]
+    num_models: int
     requests: list[LiveRow]
     num_requests: int
     num_servers: int
+    num_silent: int
     is_complete: bool
     maintenance: str
+    is_known: bool
     decisions: list[RecentEvent]
     events: list[RecentEvent]
 
 
+@dataclass(frozen=True, slots=True)
+class RequestsOfAll:
+    """What was found out about the requests of all processes: nothing, at first."""
+
+    told: Sequence[LiveRequestStatus] = ()
+    num_requests: int = 0
+    num_servers: int = 0
+    num_silent: int = 0
+    is_known: bool = False
+
+    @classmethod
+    def of(cls, found: LiveRequests) -> RequestsOfAll:
+        num_requests = len(found.requests) + found.num_untold
+        return cls(found.requests, num_requests, found.num_servers, found.num_silent, is_known=True)
+
+
+def live_models(
+    rows: Sequence[ModelSettings],
+    statuses: Iterable[ModelStatus],
+    held: Mapping[str, ModelStatistics],
+) -> list[LiveModel]:
+    """The first MAX_MODELS of them, loaded ones before others."""
+    by_row = {status.row_id: status for status in statuses}
+    ordered = sorted(rows, key=lambda row: row.id not in held)
+    return [live_model(row.id, by_row.get(row.row_id), held.get(row.id)) for row in ordered[:MAX_MODELS]]
+
+
+def told_events(events: Iterable[RecentEvent]) -> list[RecentEvent]:
+    """None of them longer than a line has room for."""
+    return [
+        event
+        if len(event.text) <= MAX_TEXT
+        else RecentEvent(event.at, event.kind, event.text[:MAX_TEXT] + "…", event.request_id)
+        for event in events
+    ]
+
+
 def live_model(id: str, status: ModelStatus | None, held: ModelStatistics | None) -> LiveModel:
     state = "unloaded" if status is None else status.state.value
-    cause = "" if status is None else status.cause
+    cause = "" if status is None else status.cause[:MAX_TEXT]
     if held is None:
         return LiveModel(id=id, state=state, cause=cause)
     engine, admission = held.engine, held.admission

@@ -12,55 +12,70 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from inference.dashboards.live.board import LiveBoard
+from inference.dashboards.live.seats import Dismissal, Dismissed, Seat, SeatsTaken
+from inference.domain.errors import ServiceUnavailable
 
-NOT_ALLOWED, TRY_LATER = 4403, 1013
+# Of those that RFC 6455 §7.4.2 leaves to applications: Daphne sends no other one but 1000.
+NOT_ALLOWED, NOTHING_READ, BOARD_FAILED, TRY_LATER = 4403, 4408, 4500, 4503
+_CODES = {Dismissal.NO_RIGHT: NOT_ALLOWED, Dismissal.BOARD_FAILED: BOARD_FAILED}
 # A page that lags behind gets no more, so that nothing gathers in buffers.
 MAX_UNREAD = 3
 UNREAD_LIMIT_S = 60.0
 
 
 class LiveSocket:
-    """`console/live/socket`. Closes with 4403 whoever may not look on, also where that changes meanwhile."""
+    """`console/live/socket`. Closes with 4403 whoever may not look on, also where that changes meanwhile;
+    with 4408 who has read nothing for a minute; with 4500 where snapshots have ended; with 4503 where the
+    database is away or too many look on."""
 
-    def __init__(self, board: LiveBoard) -> None:
+    def __init__(
+        self, board: LiveBoard, *, max_unread: int = MAX_UNREAD, unread_limit_s: float = UNREAD_LIMIT_S
+    ) -> None:
         self._board = board
+        self._max_unread = max_unread
+        self._unread_limit_s = unread_limit_s
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
         session = scope["cookies"].get(settings.SESSION_COOKIE_NAME, "")
+        code = await self._watch(scope, session, receive, send)
+        if code is not None:
+            await send({"type": "websocket.close", "code": code})
+
+    async def _watch(self, scope: Any, session: str, receive: Any, send: Any) -> int | None:
+        """Until one side has enough; the code to close with, None where the page is gone."""
         try:
-            may = is_same_origin(scope) and bool(session) and await self._board.may_watch(session)
-        except Exception:  # the database is away
-            await send({"type": "websocket.close", "code": TRY_LATER})
-            return
-        if not may:
-            await send({"type": "websocket.close", "code": NOT_ALLOWED})
-            return
-        self._board.enter(session)
-        unread = asyncio.BoundedSemaphore(MAX_UNREAD)
-        sending = asyncio.create_task(self._send(session, send, unread))
+            if not (session and is_same_origin(scope) and await self._board.may_watch(session)):
+                return NOT_ALLOWED
+            with self._board.seat(session) as seat:
+                return await self._serve(seat, receive, send)
+        except (ServiceUnavailable, SeatsTaken):
+            return TRY_LATER
+
+    async def _serve(self, seat: Seat, receive: Any, send: Any) -> int | None:
+        unread = asyncio.BoundedSemaphore(self._max_unread)
+        sending = asyncio.create_task(self._send(seat, send, unread))
         reading = asyncio.create_task(_read(receive, unread))
         try:
             await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_COMPLETED)
+            return None if reading.done() else sending.result()
         finally:
             sending.cancel()
             reading.cancel()
             await asyncio.gather(sending, reading, return_exceptions=True)
-            self._board.leave(session)
 
-    async def _send(self, session: str, send: Any, unread: asyncio.Semaphore) -> None:
+    async def _send(self, seat: Seat, send: Any, unread: asyncio.Semaphore) -> int:
         while True:
             try:
-                async with asyncio.timeout(UNREAD_LIMIT_S):
+                async with asyncio.timeout(self._unread_limit_s):
                     await unread.acquire()
             except TimeoutError:
-                await send({"type": "websocket.close", "code": TRY_LATER})
-                return
-            text = await self._board.next()
-            if not self._board.watches(session):
-                await send({"type": "websocket.close", "code": NOT_ALLOWED})
-                return
+                return NOTHING_READ
+            try:
+                text = await self._board.next(seat)
+            except Dismissed as dismissed:
+                return _CODES[dismissed.dismissal]
             await send({"type": "websocket.send", "text": text})
 
 

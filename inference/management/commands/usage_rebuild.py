@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from inference.usage.aggregation import usage_rebuild
+from inference.usage.rebuild import usage_rebuild
 
 
 class Command(BaseCommand):

@@ -3,7 +3,9 @@
 import { element } from "./element.js";
 import { chanceText, probability, shadeOf, tokenGroups } from "./token_groups.js";
 
+// A part ends behind the next line's end, or, where no line ends for long, before the next word.
 const MAX_PART = 200;
+const MAX_LINE = 1200;
 const MAX_NODE = 2000;
 
 export class StreamText {
@@ -11,6 +13,7 @@ export class StreamText {
   #frame = 0;
   #part = null;
   #numInPart = 0;
+  #endsLine = false;
 
   constructor(root, { whenShown = () => {} } = {}) {
     this.root = root;
@@ -36,7 +39,7 @@ export class StreamText {
   }
 
   #put(group) {
-    if (this.#part === null || (this.#numInPart >= MAX_PART && this.#endsLine)) {
+    if (this.#part === null || this.#mayCut(group)) {
       this.#part = element("div", { class: "part" });
       this.#numInPart = 0;
       this.root.append(this.#part);
@@ -48,7 +51,10 @@ export class StreamText {
     else this.#part.append(this.#span(group, chance));
   }
 
-  #endsLine = false;
+  #mayCut(group) {
+    if (this.#numInPart < MAX_PART) return false;
+    return this.#endsLine || (this.#numInPart >= MAX_LINE && group.text.startsWith(" "));
+  }
 
   #span(group, chance) {
     const span = element("span", { class: `token shade-${shadeOf(chance)}`, title: chanceText(chance) }, group.text);

@@ -3,6 +3,7 @@
 import { element } from "./element.js";
 import { chanceText, probability, visibleText } from "./token_groups.js";
 
+const GAP_PX = 4;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 
 export class TokenCard {
@@ -15,9 +16,11 @@ export class TokenCard {
     const { root } = text;
     root.addEventListener("pointerover", (event) => this.#pick(event.target));
     root.addEventListener("click", (event) => this.#pick(event.target));
-    root.addEventListener("pointerleave", () => root !== document.activeElement && this.#clear());
+    for (const one of [root, this.element]) one.addEventListener("pointerleave", (event) => this.#left(event));
     root.addEventListener("keydown", (event) => this.#step(event));
-    root.addEventListener("focus", () => this.text.spans.length && this.#show(Math.max(this.#place, 0)));
+    root.addEventListener("focus", () => {
+      if (this.text.spans.length > 0 && root.matches(":focus-visible")) this.#show(Math.max(this.#place, 0));
+    });
     root.addEventListener("blur", () => this.#clear());
   }
 
@@ -34,7 +37,15 @@ export class TokenCard {
     if (place !== undefined) this.#show(Number(place));
   }
 
+  /** Between a token and its card the pointer may go to and fro. */
+  #left(event) {
+    const { root } = this.text;
+    const isInside = [root, this.element].some((one) => one.contains(event.relatedTarget));
+    if (!isInside && root !== document.activeElement) this.#clear();
+  }
+
   #step(event) {
+    if (event.key === "Escape") this.#clear();
     const step = STEPS[event.key];
     if (step === undefined || this.text.spans.length === 0) return;
     event.preventDefault();
@@ -55,6 +66,14 @@ export class TokenCard {
     const head = element("p", {}, element("code", {}, visibleText(group.text)), ` ${chanceText(probability(group))}`);
     this.element.replaceChildren(head, ...group.tokens.filter((token) => token.top_logprobs?.length).map(alternatives));
     this.element.hidden = false;
+    this.#putBelow(this.text.spans[place]);
+  }
+
+  /** Over the lines that follow, so that nothing moves when it comes and goes. */
+  #putBelow(span) {
+    const room = this.element.offsetParent.clientWidth - this.element.offsetWidth;
+    this.element.style.top = `${span.offsetTop + span.offsetHeight + GAP_PX}px`;
+    this.element.style.left = `${Math.max(0, Math.min(span.offsetLeft, room))}px`;
   }
 }
 

@@ -14,10 +14,13 @@ from django.utils import timezone
 from accounts import services
 from inference.models import (
     GenerationRecord,
+    SpanLatency,
+    SpanUsage,
     TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
+    UsageMonth,
     UsagePending,
 )
 from inference.usage.aggregation import usage_aggregate
@@ -34,7 +37,17 @@ def empty(transactional_db: None, settings: Any) -> Iterator[None]:
 
 
 def _clear() -> None:
-    for model in (GenerationRecord, UsagePending, UsageBucket, TeamLatencyBucket, TeamUsageBucket, UsageDay):
+    for model in (
+        GenerationRecord,
+        UsagePending,
+        UsageBucket,
+        TeamLatencyBucket,
+        TeamUsageBucket,
+        UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
+    ):
         model.objects.all().delete()
 
 

@@ -19,6 +19,13 @@ from inference.ledger.database_calls import database_parameters
 from inference.ledger.live_desk import live_request_cancel, live_requests_list
 from inference.ledger.live_listener import LiveListener
 from inference.ledger.live_questions import CHANNEL, SERVER_PREFIX, LiveQuestion, encode
+from inference.ledger.live_watch import (
+    APPLICATION_NAME,
+    FIRST_PAUSE_S,
+    LiveRequestsUnknown,
+    LiveWatch,
+)
+from tests.clocks import FakeClock
 from tests.ledger_parts import Live, summary
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -171,3 +178,58 @@ async def test_a_lost_connection_is_made_again(servers) -> None:
 async def test_without_any_process_nothing_runs() -> None:
     found = await asked(live_requests_list)
     assert (found.requests, found.num_servers, found.num_silent) == ((), 0, 0)
+
+
+async def test_one_connection_asks_again_and_again_and_is_opened_anew_where_it_is_lost(servers) -> None:
+    clock = FakeClock()
+    watch = LiveWatch(database_parameters(), patience_s=20, clock=clock)
+    try:
+        for _ in range(3):
+            found = await watch.ask(max_requests=60)
+            assert (found.num_servers, found.num_silent) == (2, 0)
+            assert (len(found.requests), found.num_untold) == (60, 41)
+            ids = [one.record_id for one in found.requests]
+            assert ids == sorted(ids), "of one age here, so by their ids"
+            told = {live.record_id for live in (*servers[0].requests[:60], *servers[1].requests)}
+            assert set(ids) <= told, "those that each process got first"
+        assert watch.total_connections == 1
+        await asyncio.to_thread(_end_connections_of, APPLICATION_NAME)
+        for pause_s in (FIRST_PAUSE_S, None):
+            with pytest.raises(LiveRequestsUnknown):
+                await watch.ask(max_requests=60)
+            if pause_s is not None:
+                assert watch.total_connections == 1, "not at once"
+        clock.advance(FIRST_PAUSE_S + 0.01)
+        assert len((await watch.ask(max_requests=200)).requests) == 101
+        assert watch.total_connections == 2
+    finally:
+        await watch.close()
+
+
+async def test_answers_that_come_too_late_are_none_to_the_next_question(servers) -> None:
+    """A clock that stands still while they come: the first question is given up before its answers."""
+    clock = FakeClock()
+    watch = LiveWatch(database_parameters(), patience_s=0.0, clock=clock)
+    with pytest.raises(LiveRequestsUnknown):
+        await watch.ask(max_requests=200)
+    await watch.close()
+    asking = LiveWatch(database_parameters(), patience_s=20, clock=clock)
+    try:
+        for _ in range(5):
+            given_up = asyncio.create_task(asking.ask(max_requests=200))
+            await asyncio.sleep(0.003)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            clock.advance(20)
+            found = await asking.ask(max_requests=200)
+            assert (found.num_servers, found.num_silent, len(found.requests)) == (2, 0, 101)
+    finally:
+        await asking.close()
+
+
+def _end_connections_of(application: str) -> None:
+    with psycopg.connect(**database_parameters(), autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
+            (application,),
+        )

@@ -1,4 +1,4 @@
-"""What belongs to one user, asked for by another who is no staff: by every path, in every list, on the socket."""
+"""What is one user's, asked for by another who is no staff: by every path, in every list, on the socket."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_no_path_shows_a_key_owner_anything_of_another(people, things) -> None:
         for query in named if is_open else named[:1]:
             response = client.get(f"{address(written, things)}?{query}")
             # What he wrote into the address himself comes back in the form.
-            found = [mark for mark in shows(response) if mark not in query] if response.status_code == 200 else []
+            found = (
+                [mark for mark in shows(response) if mark not in query] if response.status_code == 200 else []
+            )
             found = found or (shows(response) if not query else [])
             seen += [(written, query, found)] if found else []
             num_asked += 1
@@ -96,7 +98,10 @@ def test_no_key_of_his_changes_anything_of_another(people, things) -> None:
             assert response.status_code in (200, 400, 403)
             assert shows(response) == []
     response = client.post(
-        "/api/keys", {"name": "x", "user_id": things["user_id"]}, content_type="application/json", headers=header
+        "/api/keys",
+        {"name": "x", "user_id": things["user_id"]},
+        content_type="application/json",
+        headers=header,
     )
     assert response.status_code == 403
     unchanged = [row for row in ApiKey.objects.order_by("pk").values() if row["name"] != "mine"]
@@ -108,7 +113,11 @@ def test_the_socket_lets_in_whom_the_live_page_lets_in(people) -> None:
         role: client.cookies["sessionid"].value for role, client in people.items() if role != "nobody"
     }
     allowed = watching_sessions([*sessions.values(), "made-up"])
-    assert {role for role, key in sessions.items() if key in allowed} == {"administrator", "operator", "auditor"}
+    assert {role for role, key in sessions.items() if key in allowed} == {
+        "administrator",
+        "operator",
+        "auditor",
+    }
 
     class Board:
         """The real board's answers, of what was asked above."""

@@ -9,11 +9,14 @@ import pytest
 from inference.models import (
     EventBucket,
     GenerationRecord,
+    SpanLatency,
+    SpanUsage,
     StoredEvent,
     TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
+    UsageMonth,
     UsagePending,
 )
 
@@ -34,6 +37,9 @@ def _clear() -> None:
         TeamLatencyBucket,
         TeamUsageBucket,
         UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
         StoredEvent,
         EventBucket,
     ):

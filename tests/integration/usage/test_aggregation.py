@@ -14,7 +14,8 @@ from inference.models import (
     UsageDay,
     UsagePending,
 )
-from inference.usage.aggregation import usage_aggregate, usage_rebuild
+from inference.usage.aggregation import usage_aggregate
+from inference.usage.rebuild import usage_rebuild
 from inference.usage.selectors import UsageOwner, usage_latencies, usage_report
 from tests.integration.usage.records import AT, record, save
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -78,7 +79,7 @@ def test_every_table_has_the_sums_of_the_records(is_counted) -> None:
             for portions, name in (
                 (found.models, "model"),
                 (found.endpoints, "endpoint"),
-                (found.teams, "team_id"),
+                (parties.teams, "team_id"),
                 (parties.users, "user_id"),
                 (parties.keys, "key_id"),
             ):
@@ -119,6 +120,52 @@ def test_days_add_up_where_clocks_change(zone, first, last) -> None:
     assert found.totals.num_requests == sum(hours.values())
     if zone != "Asia/Kathmandu":
         assert set(hours.values()) >= {48, 50 if first.month == 10 else 46}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"])
+def test_months_days_and_hours_tell_a_long_time_together(zone) -> None:
+    """Over months in which prices and clocks change: of each table a part, and each record once."""
+    place, start = ZoneInfo(zone), datetime(2026, 8, 17, 5, tzinfo=UTC)
+    for starts_on, price in ((date(2026, 8, 1), 1), (date(2026, 10, 1), 3), (date(2026, 11, 12), 7)):
+        ModelPrice.objects.create(model="tiny", starts_on=starts_on, input_price=price, output_price=price)
+    made = [
+        record(
+            key_id=number % 3,
+            team_id=number % 2 or None,
+            num_input_tokens=number,
+            created_at=start + 5 * number * HOUR,
+        )
+        for number in range(850)
+    ]
+    save(*made)
+    usage_aggregate()
+
+    def spend_of(rows: list[GenerationRecord]) -> float:
+        prices = [3 if one.created_at >= datetime(2026, 10, 1, tzinfo=UTC) else 1 for one in rows]
+        late = datetime(2026, 11, 12, tzinfo=UTC)
+        prices = [7 if one.created_at >= late else price for one, price in zip(rows, prices, strict=True)]
+        return sum(price * (one.num_input_tokens + 5) / 1e6 for price, one in zip(prices, rows, strict=True))
+
+    for width in (BucketWidth.DAY, BucketWidth.MONTH):
+        for owner in (UsageOwner(), UsageOwner(team_id=1), UsageOwner(key_id=2)):
+            slice = sliced(start + 3 * DAY, start + 160 * DAY, owner=owner)
+            starts = list(bucket_starts(slice.start_hour, slice.end_hour, width=width, zone=place))
+            fits = [
+                one
+                for one in made
+                if slice.start_hour <= one.created_at < slice.end_hour
+                and all(getattr(one, name) == value for name, value in slice.columns.items())
+            ]
+            found, parties = slice_overview(slice=slice, starts=starts), slice_parties(slice=slice)
+            by_bucket = Counter(bisect_right(starts, one.created_at) - 1 for one in fits)
+            assert [one.num_requests for one in found.series] == [by_bucket[n] for n in range(len(starts))]
+            measured = [sum(one.total.counts) for one in slice_latencies(slice=slice, starts=starts)]
+            assert measured == [by_bucket[number] for number in range(len(starts))]
+            for portions, name in ((parties.keys, "key_id"), (parties.teams, "team_id")):
+                counted = {portion.value: portion.totals.num_requests for portion in portions}
+                assert counted == Counter(getattr(one, name) for one in fits)
+                assert sum(one.totals.spend for one in portions) == pytest.approx(spend_of(fits))
+            assert slice_totals(slice=slice).spend == pytest.approx(spend_of(fits))
 
 
 def test_how_requests_ended_is_told_by_its_kind() -> None:

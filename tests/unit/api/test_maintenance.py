@@ -64,6 +64,7 @@ async def test_a_newcomer_is_refused_and_recorded_once(site: Site, path: str, fi
 
 
 async def test_what_generates_nothing_goes_on_and_it_is_told(site: Site) -> None:
+    site.metrics_readers.append(PRINCIPAL)
     close(site)
     assert (await site.get("/v1/models")).status == 200
     assert (await site.post("/v1/tokenize", b'{"model":"scripted","prompt":"x"}')).status == 200

@@ -11,15 +11,18 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from accounts.audit import audited_kind
 from accounts.history import changes_of
 
 MAX_SHOWN = 200
 
 
 class HistoryPage:
-    """For a ModelAdmin whose rows are audited as `history_kind`."""
+    """For a ModelAdmin whose model is audited; before it in the class's bases."""
 
-    history_kind: str
+    def changes(self, row: Any) -> Any:
+        """A query set of AdministrativeChange: what the page shows of a row, newest first."""
+        return changes_of(subject_kind=audited_kind(type(row)), subject_id=row.pk)
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -30,17 +33,25 @@ class HistoryPage:
             raise Http404
         if not model_admin.has_view_or_change_permission(request, row):
             raise PermissionDenied
-        found = list(changes_of(subject_kind=self.history_kind, subject_id=row.pk)[: MAX_SHOWN + 1])
+        found = list(self.changes(row)[: MAX_SHOWN + 1])
+        own_kind = audited_kind(type(row))
         context = {
             **model_admin.admin_site.each_context(request),
             "title": f"Changes of {row}",
             "opts": model_admin.opts,
             "object": row,
-            "changes": [(one, _lines(one)) for one in found[:MAX_SHOWN]],
+            "changes": [(one, _subject(one, own_kind), _lines(one)) for one in found[:MAX_SHOWN]],
             "has_more": len(found) > MAX_SHOWN,
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/hooks/history.html", context)
+        return TemplateResponse(request, "admin/changes.html", context)
+
+
+def _subject(change: Any, own_kind: str) -> str:
+    """What was changed, where it is not the thing itself."""
+    if change.subject_kind == own_kind:
+        return ""
+    return f"{change.subject_kind.replace('_', ' ')} {change.subject_label}"
 
 
 def _lines(change: Any) -> list[tuple[str, str, str]]:

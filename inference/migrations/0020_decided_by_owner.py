@@ -7,7 +7,7 @@ _DECIDED = ~models.Q(hook_decisions=[])
 
 
 class Migration(migrations.Migration):
-    dependencies = [("inference", "0018_maintenance")]
+    dependencies = [("inference", "0019_spans_and_months")]
 
     operations = [
         migrations.AddIndex(
