@@ -25,7 +25,8 @@ from hooks.matching import MaskFailed, mask_compiled
 from hooks.replaying.knowledge import Gap, gaps, has_unseen, past_moment, record_key, request_gap
 from hooks.replaying.past_request import PastRequest
 
-MAX_REMEMBERED = 20_000
+# Each may have all of a request's metadata in it.
+MAX_REMEMBERED = 4_000
 _NEEDS_SIGNALS = frozenset({HookPoint.AFTER_PREFILL, HookPoint.MID_GENERATION})
 NOT_IN_SCOPE = "it is not in the policy's scope"
 NOT_OPTED_IN = "it did not ask for optional policies"

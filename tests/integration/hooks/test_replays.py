@@ -543,3 +543,21 @@ class TestOtherDoors:
         assert row.asked_by == f"erased-{user.pk}"
         assert [one["user_id"] for one in row.tally["examples"]] == [10**6]
         assert "eve" not in json.dumps(row.tally)
+
+
+def test_a_broker_that_is_away_loses_no_replay_and_holds_nobody_up(monkeypatch, settings) -> None:
+    from hooks import tasks
+    from skippy_site.celery import app, task_send
+
+    def broker(url: str) -> None:
+        monkeypatch.setattr(app, "connection_for_write", lambda: app.connection_for_read(url))
+
+    broker("redis://127.0.0.1:1/0")
+    assert task_send("hooks.tasks.replay_advance", 1) is False
+    broker("memory://")
+    assert task_send("hooks.tasks.replay_advance", 7) is True
+    with app.connection_for_read("memory://") as connection:
+        message = connection.SimpleQueue(app.conf.task_default_queue).get(timeout=5)
+        assert (message.headers["task"], message.payload[0]) == ("hooks.tasks.replay_advance", [7])
+    assert settings.CELERY_BEAT_SCHEDULE["replays-tend"]["task"] == tasks.tend.name
+    assert tasks.advance.name == "hooks.tasks.replay_advance"
