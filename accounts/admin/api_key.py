@@ -295,7 +295,6 @@ class ApiKeyAdmin(HistoryPage, PageAdmin):
         context = {"title": "Copy the new API key now", "original": row, "minted": minted}
         response = self._page(request, "key_shown_once.html", context)
         response["Cache-Control"] = "no-store, private"
-        response["Referrer-Policy"] = "no-referrer"
         return response
 
     def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
