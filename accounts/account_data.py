@@ -1,4 +1,4 @@
-"""What accounts itself keeps of a person: the user, what was decided about him, keys, and the history.
+"""What accounts itself keeps of a person: the user, what was decided about him, keys, links, and the history.
 
 Rows are changed by `QuerySet.update` here, so that what is removed is not written into the history once more.
 """
@@ -17,13 +17,17 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts import services
-from accounts.models import AdministrativeChange, ApiKey, UserPolicy
+from accounts.models import AdministrativeChange, ApiKey, PasswordLink, UserPolicy
 from accounts.personal_data import DataPage, DataSubject
 
 PAGE = 500
 ERASED = "(erased)"
 # Columns of a user and of a key that say something of the person.
-_PERSONAL = {"user": ("username", "email", "first_name", "last_name"), "api_key": ("name",)}
+_PERSONAL = {
+    "user": ("username", "email", "first_name", "last_name"),
+    "api_key": ("name",),
+    "sign_in": ("address",),
+}
 _KEPT_OF_KEYS = (
     "id",
     "name",
@@ -102,6 +106,22 @@ class KeyHolder:
             _erase_log(ApiKey, list(subject.key_ids), ERASED)
             transaction.on_commit(partial(services.users_forget))
         return num_rows
+
+
+class PasswordLinkHolder:
+    """His invitations and password links, without what would open anything."""
+
+    name = "password_links"
+
+    def export_page(self, subject: DataSubject, after: Any) -> DataPage:
+        rows = PasswordLink.objects.filter(user_id=subject.user_id, pk__gt=after or 0).order_by("pk")
+        found = list(rows.values("id", "purpose", "created_at", "expires_at", "used_at", "revoked_at")[:PAGE])
+        return DataPage(found, found[-1]["id"] if len(found) == PAGE else None)
+
+    def erase(self, subject: DataSubject) -> int:
+        rows = PasswordLink.objects.filter(user_id=subject.user_id)
+        # Without signals, which would write his name down once more.
+        return int(rows._raw_delete(rows.db))
 
 
 class HistoryHolder:

@@ -22,6 +22,7 @@ class Door(StrEnum):
     ADMIN = "admin"
     API = "api"
     COMMAND = "command"
+    LINK = "link"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from django.db import connection, models, transaction
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete, pre_save
 
 from accounts.actors import current_actor
-from accounts.models import AdministrativeChange, ApiKey, Team, UserPolicy
+from accounts.models import AdministrativeChange, ApiKey, PasswordLink, Team, UserPolicy
 from accounts.models.administrative_change import MAX_LABEL_LENGTH, ChangeAction
 
 SECRET = "(secret)"  # noqa: S105 - what is shown in place of one
@@ -84,6 +84,11 @@ def audit(model: type[models.Model], audited: AuditedModel) -> None:
         signal.connect(receiver, sender=model, dispatch_uid=f"audit-{audited.kind}")
 
 
+def audited_kind(model: type[models.Model]) -> str:
+    """What rows of a model are called in the history. Raises KeyError where nobody listens to them."""
+    return _audited[model].kind
+
+
 def audit_relation(through: type[models.Model], *, field: str) -> None:
     """Listen to a many-to-many relation of an audited model too."""
 
@@ -128,6 +133,15 @@ def audit_accounts() -> None:
             label=str,
             user_id=lambda row: row.user_id,
             left_out=frozenset({"digest", "last_used_at", "created_at"}),
+        ),
+    )
+    audit(
+        PasswordLink,
+        AuditedModel(
+            "password_link",
+            label=lambda row: row.user.get_username(),
+            user_id=lambda row: row.user_id,
+            left_out=frozenset({"digest", "password_mark", "made_by", "created_at"}),
         ),
     )
     audit(Team, AuditedModel("team", label=str, left_out=frozenset({"created_at"})))

@@ -12,6 +12,8 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminR
 
 from accounts.models import ApiKey
 from accounts.models.limit_columns import LIMIT_COLUMNS
+from accounts.refusals import KEEPS_OTHERS_TEXT
+from accounts.roles import may_have_text_kept
 from accounts.scopes import SCOPE_MEANINGS, Scope
 
 
@@ -20,7 +22,9 @@ def _new_submission_id() -> str:
 
 
 class ApiKeyChangeForm(forms.ModelForm):
-    """Name, end, scopes, policy and limits of a key that is there."""
+    """Name, end, scopes, policy and limits of a key that is there. `actor` is who fills it in."""
+
+    actor: Any = None
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope.value, f"{scope.value}: {SCOPE_MEANINGS[scope]}") for scope in Scope],
@@ -40,6 +44,18 @@ class ApiKeyChangeForm(forms.ModelForm):
             "keeps_text",
             *LIMIT_COLUMNS,
         ]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean()
+        owner = cleaned.get("user", getattr(self.instance, "user", None)) if self.is_bound else None
+        if (
+            cleaned.get("keeps_text")
+            and "keeps_text" in self.changed_data
+            and owner is not None
+            and not may_have_text_kept(self.actor, owner_id=owner.pk)
+        ):
+            self.add_error("keeps_text", forms.ValidationError(KEEPS_OTHERS_TEXT, code="others_text"))
+        return cleaned
 
     def clean_expires_at(self) -> datetime | None:
         if "expires_at" not in self.changed_data:

@@ -16,6 +16,11 @@ def changes_of(*, subject_kind: str, subject_id: int | None = None) -> Any:
     return rows if subject_id is None else rows.filter(subject_id=subject_id)
 
 
+def changes_about_user(*, user_id: int) -> Any:
+    """A query set of AdministrativeChange: of a user and of all that is his (policy, keys). Newest first."""
+    return AdministrativeChange.objects.filter(subject_user_id=user_id)
+
+
 def change_add(
     *, kind: str, subject_id: int | None, label: str, changes: Mapping[str, Any], action: str = "changed"
 ) -> None:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from accounts.contracts import KeyState
 
 NO_KEY = "You didn't provide an API key. Send it in the header Authorization: Bearer YOUR_KEY."
+KEEPS_OTHERS_TEXT = (
+    "Whoever has such a key can read what is kept under it: for other users only who may read their texts "
+    "makes or replaces one."
+)
 
 
 @dataclass(frozen=True, slots=True)

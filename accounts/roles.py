@@ -48,6 +48,10 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     "accounts.limitcounter": _READ,
     "accounts.limitprocess": _READ,
     "accounts.limitreservation": _READ,
+    # For whom: accounts.password_link_rights.
+    "accounts.passwordlink": _WRITTEN,
+    "accounts.rolegroup": _READ,
+    "accounts.signinattempts": _OF_NOBODY,
     "accounts.team": _WRITTEN,
     "accounts.userpolicy": _WRITTEN,
     "admin.logentry": _READ,
@@ -56,6 +60,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # What an operator may change of a user is narrower still: accounts.admin.user.
     "auth.user": (ALL, ("add", "change", "view"), LOOK),
     "hooks.hookpolicy": _RULED,
+    "hooks.hookreplay": _READ,
     "hooks.webhook": _RULED,
     "inference.alert": _READ,
     "inference.eventbucket": _READ,
@@ -63,6 +68,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # What people asked and were answered is their secret, and so is what answers are kept under.
     "inference.generationtext": _PRIVATE,
     "inference.idempotentrequest": _PRIVATE,
+    "inference.maintenance": _WRITTEN,
     "inference.modeladapter": _WRITTEN,
     "inference.modelname": _READ,
     "inference.modelprice": _WRITTEN,
@@ -145,6 +151,12 @@ def sees_everybody(user: Any) -> bool:
 def sees_texts_of_others(user: Any) -> bool:
     """Whether he sees what others asked and were answered, where it is kept."""
     return may_open_staff_page(user, _SEES_TEXTS)
+
+
+def may_have_text_kept(user: Any, *, owner_id: int) -> bool:
+    """Whether he may make, replace or change a key so that it keeps text. Whoever has a key reads what is
+    kept under it, and nobody would be told: so for others only who may read their texts in any case."""
+    return owner_id == user.pk or sees_texts_of_others(user)
 
 
 def may_manage_roles(user: Any) -> bool:

@@ -22,8 +22,10 @@ from accounts import services
 from accounts.contracts import NO_LIMITS, Limits, Network, Policy
 from accounts.keys import MintedKey
 from accounts.models import ApiKey, UserPolicy
+from accounts.roles import session_grantable_scopes
 from accounts.scopes import SELF_SERVICE_SCOPES, Scope, scopes_sorted
 
+MAKES_NONE = "You may not make keys yourself: ask an administrator."
 _COUNTED = (
     "max_requests_per_minute",
     "max_tokens_per_minute",
@@ -76,7 +78,7 @@ def own_key_create(
     owner = get_user_model().objects.select_for_update(of=("self",)).get(pk=user.pk)
     bounds = self_service_bounds(user=owner)
     if bounds.max_keys == 0:
-        raise PermissionDenied("You may not make keys yourself: ask an administrator.")
+        raise PermissionDenied(MAKES_NONE)
     now = timezone.now()
     live = Q(revoked_at__isnull=True) & (Q(expires_at__isnull=True) | Q(expires_at__gt=now))
     if ApiKey.objects.filter(live, user=owner).count() >= bounds.max_keys:
@@ -99,6 +101,23 @@ def own_key_create(
         scopes=asked,
         limits=given,
     )
+
+
+def own_key_replace(*, user: AbstractUser, key: ApiKey, grace: timedelta) -> tuple[ApiKey, MintedKey]:
+    """A new key in place of one of the user's own, by himself, signed in; the old one goes on for `grace`.
+
+    It may what the old one may, so who may make no keys himself, or not such ones, may not replace them
+    either. Raises PermissionDenied, and ValidationError as `services.api_key_rotate`.
+    """
+    if key.user_id != user.pk:
+        raise PermissionDenied("It is somebody else's key.")
+    if self_service_bounds(user=user).max_keys == 0:
+        raise PermissionDenied(MAKES_NONE)
+    beyond = key.granted_scopes() - session_grantable_scopes(user)
+    if beyond:
+        names = ", ".join(scopes_sorted(beyond))
+        raise PermissionDenied(f"Ask an administrator to replace a key with more rights than yours: {names}.")
+    return services.api_key_rotate(key=key, grace=grace)
 
 
 def bounded_end(

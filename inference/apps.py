@@ -13,7 +13,9 @@ class InferenceConfig(AppConfig):
 
     def ready(self) -> None:
         from inference.dashboards.live.session_check import sessions_are_rows
+        from inference.maintenance.history import audit_maintenance
         from inference.model_rows.history import audit_model_rows
 
         checks.register(sessions_are_rows)
         audit_model_rows()
+        audit_maintenance()

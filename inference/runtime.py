@@ -43,6 +43,7 @@ from inference.services.embeddings import EmbeddingService
 from inference.services.engines import EngineLoader
 from inference.services.entrance import Entrance
 from inference.services.generation import GenerationService
+from inference.services.maintenance_gate import MaintenanceGate
 from inference.services.model_catalog import ServedModel
 from inference.services.prompt_pool import PromptPool
 from inference.services.tokenization import TokenizationService
@@ -159,6 +160,7 @@ class Runtime:
             settings.serving, loader=loader, sources=sources, sizes=sizes, recorder=recorder, clock=clock
         )
         self.fleet = Fleet(store, workshop, clock=clock, drain_grace_s=settings.drain_grace_s)
+        self.maintenance = MaintenanceGate(recorder=recorder, clock=clock)
         self.sessions = SessionRegistry()
         self._prompt_pool = ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
         prompt_pool = PromptPool(self._prompt_pool, num_threads=PROMPT_THREADS)
@@ -315,6 +317,9 @@ class Runtime:
         if not has_database:
             return Readiness(False, "unavailable", ("the database does not answer",))
         reasons = []
+        # Whoever tests before he opens comes the same way as everybody, and so does the console.
+        if self.maintenance.now.is_on:
+            reasons.append("under maintenance: new requests are refused")
         if not has_broker:
             reasons.append("the broker does not answer")
         if condition.failures:

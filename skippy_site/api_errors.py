@@ -7,6 +7,7 @@ clients to know. Messages are for the caller's eyes: what the database says is n
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db import IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
 from django.views import defaults
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -176,4 +178,13 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """handler500: what failed before or after a view of DRF's."""
     if _is_api(request):
         return JsonResponse(error_body(500, INTERNAL), status=500)
+    if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
+        return _database_away()
     return defaults.server_error(request)
+
+
+def _database_away() -> HttpResponse:
+    """A page that asks nothing of the request: who is signed in stands in the database, too."""
+    page = loader.get_template("503.html").render()
+    headers = {"Retry-After": str(RETRY_AFTER_S), "Cache-Control": "no-store"}
+    return HttpResponse(page, status=503, headers=headers)

@@ -60,6 +60,7 @@ from skippy_site.hook_desk import PolicyFeed  # noqa: E402
 from skippy_site.hook_rows import make_policy_store  # noqa: E402
 from skippy_site.lifespan import SiteLifespan  # noqa: E402
 from skippy_site.limit_store import make_limit_store  # noqa: E402
+from skippy_site.maintenance import make_maintenance_watch  # noqa: E402
 from skippy_site.model_files import ModelFileSources  # noqa: E402
 from skippy_site.model_rows import first_model, serving_process  # noqa: E402
 from skippy_site.model_sizes import sizes_of  # noqa: E402
@@ -198,6 +199,7 @@ def make_live_board(runtime: Runtime, recent: RecentEvents, clock: Clock) -> Liv
             recent=recent,
             requests=LiveWatch(database_parameters(), patience_s=LIVE_PATIENCE_S, clock=clock),
             ask_rights=watching_sessions,
+            ask_maintenance=lambda: runtime.maintenance.now,
             clock=clock,
         )
     )
@@ -219,6 +221,8 @@ _policy_feed = PolicyFeed(
     _policy_store, _webhook_caller, PolicyObserver(_watching.metrics.policies, _recorder)
 )
 _runtime = make_runtime(settings.ENVIRONMENT, _ledger, _recorder, _policy_feed.desk, _clock)
+_maintenance_watch = make_maintenance_watch()
+_maintenance_watch.subscribe(lambda said: _runtime.maintenance.take(said, _ledger.live()))
 _last_used = LastUsedBuffer()
 _live_board = make_live_board(_runtime, _recent, _clock)
 _limit_desk = make_limit_desk(settings.ENVIRONMENT, _clock)
@@ -235,5 +239,6 @@ lifespan = SiteLifespan(
     live_listener=LiveListener(database_parameters(), _ledger.live),
     policy_store=_policy_store,
     policy_feed=_policy_feed,
+    maintenance_watch=_maintenance_watch,
     prepare_database=make_partitions,
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from celery import Celery
+from celery.exceptions import OperationalError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skippy_site.settings")
 
@@ -12,3 +14,15 @@ app = Celery("skippy")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.autodiscover_tasks(["inference.usage", "inference.alerts"])
+
+_log = logging.getLogger(__name__)
+
+
+def task_send(name: str, *arguments: int) -> bool:
+    """Have a worker do a task, now or when there is one; False where the broker does not take it."""
+    try:
+        app.send_task(name, args=arguments, ignore_result=True, retry=False)
+    except (OperationalError, OSError) as problem:
+        _log.warning("the broker took no task: %s", type(problem).__name__)
+        return False
+    return True

@@ -7,7 +7,6 @@ Conversion and ranges are msgspec's; what it cannot say (URLs, networks) is chec
 from __future__ import annotations
 
 import os
-import re
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -19,13 +18,10 @@ from msgspec import Meta
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
 from skippy_site.engine_settings import engine_config
-from skippy_site.servers.cross_origin import CrossOriginPolicy
-from skippy_site.sharing_settings import SharingSettings
-from skippy_site.watching_settings import check_networks, parts_of
+from skippy_site.sign_in_settings import SignInSettings
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=10)]
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
@@ -33,7 +29,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(SignInSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -196,14 +192,6 @@ class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fie
     server: Annotated[Literal["daphne", "uvicorn"], Meta(description="ASGI server behind the adapter")] = (
         "daphne"
     )
-    public_url: Annotated[
-        str,
-        Meta(description="URL that people use; https turns on HSTS and Secure cookies"),
-    ] = ""
-    trusted_proxies: Annotated[
-        str,
-        Meta(description="comma-separated networks whose X-Forwarded-For and -Proto are believed"),
-    ] = ""
     max_connections: Annotated[
         int, Meta(ge=1, le=65_000, description="open connections; never fewer than queue + lanes")
     ] = 1024
@@ -248,13 +236,6 @@ class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fie
     keep_alive_s: Annotated[
         Seconds, Meta(description="silence of a stream after which a comment keeps it alive; 0: never")
     ] = 15.0
-    session_header: Annotated[
-        str,
-        Meta(
-            max_length=100,
-            description="the one header in which callers with session trust name their session; empty: none",
-        ),
-    ] = ""
     text_retention_days: Annotated[
         int, Meta(ge=1, le=3650, description="time that prompts and answers stay, for keys that keep text")
     ] = 30
@@ -277,24 +258,15 @@ class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fie
     celery_broker_url: Annotated[str, Meta(description="Celery's broker, where it is not REDIS_URL")] = ""
 
     def __post_init__(self) -> None:
-        if self.public_url:
-            parts = urlsplit(self.public_url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("SKIPPY_PUBLIC_URL: not an http(s) URL with a host")
         if self.adaptive_initial_limit > self.lanes:
             raise ValueError(
                 f"SKIPPY_ADAPTIVE_INITIAL_LIMIT: {self.adaptive_initial_limit} is more than "
                 f"SKIPPY_LANES, {self.lanes}"
             )
-        check_networks("SKIPPY_TRUSTED_PROXIES", self.trusted_networks_text)
         self.check_watching()
         self.check_chat()
         self.check_media()
         _ = self.adapters
-        if self.session_header and not _HEADER_NAME.fullmatch(self.session_header):
-            raise ValueError(f"SKIPPY_SESSION_HEADER: {self.session_header!r} cannot be a header's name")
-        if self.session_header.lower() in ("authorization", "cookie"):
-            raise ValueError("SKIPPY_SESSION_HEADER: this header holds secrets")
         if self.database_url and urlsplit(self.database_url).scheme not in ("postgres", "postgresql"):
             raise ValueError("DATABASE_URL: not a postgresql:// URL")
         for name, url in (("REDIS_URL", self.redis_url),):
@@ -302,26 +274,14 @@ class Environment(SharingSettings, frozen=True, kw_only=True, forbid_unknown_fie
                 raise ValueError(f"{name}: not a redis://, rediss:// or unix:// URL")
         self.check_speculation()
         self.check_hooks()
-        _ = self.cross_origin
+        self.check_doors()
+        self.check_sign_in()
         engine_config(self)
-
-    @property
-    def trusted_networks_text(self) -> tuple[str, ...]:
-        return parts_of(self.trusted_proxies)
-
-    @property
-    def cross_origin(self) -> CrossOriginPolicy:
-        """Whose pages may call from a browser."""
-        return self.cross_origin_for(self.session_header)
 
     @property
     def loopback(self) -> str:
         """The address at which other processes of this machine reach the server."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
-
-    @property
-    def is_https(self) -> bool:
-        return self.public_url.startswith("https://")
 
     @property
     def max_queue(self) -> int:

@@ -18,6 +18,7 @@ from inference.ledger.live_listener import LiveListener
 from inference.runtime import Runtime, RuntimeState
 from inference.telemetry.pipeline import TelemetryPipeline
 from skippy_site.hook_desk import PolicyFeed
+from skippy_site.maintenance import MaintenanceWatch
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class SiteLifespan:
         live_listener: LiveListener,
         policy_store: PolicyStore,
         policy_feed: PolicyFeed,
+        maintenance_watch: MaintenanceWatch,
         prepare_database: Callable[[], Awaitable[None]],
     ) -> None:
         """`prepare_database` is done while the model loads; where it fails, Celery does it later."""
@@ -50,6 +52,7 @@ class SiteLifespan:
         self._live_listener = live_listener
         self._policy_store = policy_store
         self._policy_feed = policy_feed
+        self._maintenance_watch = maintenance_watch
         self._tasks: list[asyncio.Task[None]] = []
         self._limiting: list[asyncio.Task[None]] = []
 
@@ -58,6 +61,7 @@ class SiteLifespan:
         await self._ledger.start()
         await self._policy_store.start()
         await self._policy_feed.start()
+        await self._maintenance_watch.start()
         await self._runtime.start()
         self._limiting = [asyncio.create_task(self._limit_desk.run())]
         self._tasks = [
@@ -66,6 +70,7 @@ class SiteLifespan:
             asyncio.create_task(self._prepare()),
             asyncio.create_task(self._live_listener.run()),
             asyncio.create_task(self._policy_store.run()),
+            asyncio.create_task(self._maintenance_watch.run()),
         ]
 
     def begin_drain(self) -> None:

@@ -2,8 +2,9 @@
 
 Every process writes to standard error only. The supervisor catches that of its children in files
 that rotate by size; run alone (`manage.py …`), the lines are simply shown. They are text, or JSON
-objects for machines to read (`SKIPPY_LOG_FORMAT`). What looks like an API key is blacked out in
-both: no line of ours has one, but a library's, or a traceback's, might.
+objects for machines to read (`SKIPPY_LOG_FORMAT`). What looks like an API key or like the token of a
+password link is blacked out in both: no line of ours has one, but a library's (Django names the path of
+what was not found), or a traceback's, might.
 """
 
 from __future__ import annotations
@@ -14,14 +15,19 @@ import time
 from typing import Any
 
 from accounts.keys import without_keys
+from accounts.password_tokens import without_tokens
 from inference.domain.request_context import current_request_id
+
+
+def without_secrets(line: str) -> str:
+    return without_tokens(without_keys(line))
 
 
 class LineFormatter(logging.Formatter):
     """Plain lines for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_keys(super().format(record))
+        return without_secrets(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -42,7 +48,7 @@ class JsonFormatter(logging.Formatter):
             line["request_id"] = request_id
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return without_keys(json.dumps(line, ensure_ascii=False))
+        return without_secrets(json.dumps(line, ensure_ascii=False))
 
 
 def logging_configuration(level: str, *, log_format: str = "line") -> dict[str, Any]:

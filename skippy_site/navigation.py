@@ -44,8 +44,10 @@ PLACES: tuple[PlaceGroup, ...] = (
         (
             Place("Usage", "console:usage", "bar_chart"),
             Place("Requests", "console:requests", "list_alt"),
+            Place("My keys", "console:keys", "vpn_key"),
             Place("Playground", "console:playground", "forum"),
             Place("First request", "console:start", "rocket_launch"),
+            Place("Your account", "account", "manage_accounts"),
         ),
     ),
     PlaceGroup(
@@ -53,6 +55,9 @@ PLACES: tuple[PlaceGroup, ...] = (
         (
             Place("Keys", "admin:accounts_apikey_changelist", "key", "accounts.view_apikey"),
             Place("Users", "admin:auth_user_changelist", "person", "auth.view_user"),
+            Place(
+                "Invitations", "admin:accounts_passwordlink_changelist", "mail", "accounts.view_passwordlink"
+            ),
             Place("Groups", "admin:auth_group_changelist", "badge", "auth.view_group"),
             Place("Teams", "admin:accounts_team_changelist", "groups", "accounts.view_team"),
         ),
@@ -61,6 +66,7 @@ PLACES: tuple[PlaceGroup, ...] = (
         "Serving",
         (
             Place("Models", "admin:inference_modelrow_changelist", "neurology", "inference.view_modelrow"),
+            Place("Maintenance", "console:maintenance", "construction", "inference.view_maintenance"),
             Place("Prices", "admin:inference_modelprice_changelist", "payments", "inference.view_modelprice"),
         ),
     ),

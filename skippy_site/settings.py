@@ -13,6 +13,7 @@ from skippy_site import content_security, drf, theme
 from skippy_site.env import read_environment
 from skippy_site.logging import logging_configuration
 from skippy_site.secret import secret_key
+from skippy_site.sign_in_settings import sign_in_settings
 from skippy_site.state import CHECKOUT, StateFolder
 from skippy_site.supervisor.discovery import service_urls
 
@@ -61,6 +62,7 @@ MIDDLEWARE = [
     "accounts.middleware.actor_middleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "accounts.sign_in.gate.SignInGate",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -78,6 +80,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "skippy_site.navigation.places",
+                "inference.dashboards.maintenance.banner",
             ],
             "libraries": {"figures": "inference.dashboards.template_filters"},
         },
@@ -101,8 +104,11 @@ if os.environ.get("SKIPPY_DATABASE_POOL") == "1":
 # Asked in this order when a user is exported or erased; his keys are revoked first.
 PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.KeyHolder",
+    "accounts.account_data.PasswordLinkHolder",
     "accounts.account_data.AccountHolder",
+    "accounts.sign_in.personal_data.SignInHolder",
     "accounts.account_data.HistoryHolder",
+    "hooks.personal_data.ReplayHolder",
     "inference.usage.personal_data.EventHolder",
     "inference.alerts.personal_data.AlertHolder",
     "inference.ledger.personal_data.RecordHolder",
@@ -118,6 +124,10 @@ HOOK_SCOPE_DIRECTORY = "skippy_site.hook_rows.SiteScopeDirectory"
 HOOK_PARAMETER_RULES = "skippy_site.hook_parameters.site_parameter_fault"
 # Makes hooks.services.trial_desk.TrialDesk.
 HOOK_TRIAL_DESK = "skippy_site.hook_trial.SiteTrialDesk"
+# Makes hooks.services.replay_source.ReplaySource.
+HOOK_REPLAY_SOURCE = "skippy_site.hook_replay.SiteReplaySource"
+# Has a worker do a task.
+HOOK_TASK_SENDER = "skippy_site.celery.task_send"
 # Where webhooks may be.
 HOOK_WEBHOOK_HOSTS = ENVIRONMENT.allowed_webhook_hosts
 # Makes hooks.services.secret_box.SecretSealer.
@@ -138,6 +148,10 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "sessions-clear": {"task": "accounts.tasks.sessions_clear", "schedule": timedelta(days=1)},
+    "sign-in-attempts-expire": {
+        "task": "accounts.tasks.sign_in_attempts_expire",
+        "schedule": timedelta(hours=6),
+    },
     "record-partitions-ensure": {
         "task": "inference.tasks.record_partitions_ensure",
         "schedule": timedelta(hours=6),
@@ -157,6 +171,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "inference.usage.tasks.expire",
         "schedule": timedelta(hours=1),
         "options": {"expires": 3600},
+    },
+    "replays-tend": {
+        "task": "hooks.tasks.replays_tend",
+        "schedule": timedelta(minutes=1),
+        "options": {"expires": 60},
     },
     "kept-answers-forget": {"task": "inference.tasks.kept_answers_forget", "schedule": timedelta(minutes=15)},
 }
@@ -187,21 +206,26 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-# Signing in is a page of the console with allauth behind it; what of allauth is in no urls.py is not there.
-ACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_LOGIN_METHODS = {"username"}
-ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
-LOGIN_URL = "console:login"
+vars().update(sign_in_settings(ENVIRONMENT))
+LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "console:usage"
 
 if ENVIRONMENT.email_url:
     vars().update(environ.Env.email_url_config(ENVIRONMENT.email_url))
 EMAIL_TIMEOUT = 10
+# Links that are handed to people: whether mail may carry them, and at which address they are.
+HAS_MAIL_SERVER = bool(ENVIRONMENT.email_url)
+CONSOLE_PUBLIC_URL = ENVIRONMENT.public_url
+_LOOPBACK = f"[{ENVIRONMENT.loopback}]" if ":" in ENVIRONMENT.loopback else ENVIRONMENT.loopback
+CONSOLE_LOCAL_URL = f"http://{_LOOPBACK}:{ENVIRONMENT.port}"
+INVITATION_VALID_FOR = timedelta(days=ENVIRONMENT.invitation_days)
+PASSWORD_LINK_VALID_FOR = timedelta(hours=ENVIRONMENT.password_link_hours)
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = ["skippy_site.formats"]
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]

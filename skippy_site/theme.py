@@ -17,6 +17,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_URL": "/",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("skippy/favicon.svg")}],
     "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [_static("skippy/admin.css")],
     "SCRIPTS": [_static("skippy/admin.js")],
     # static/skippy/console.css has the same ones for the pages of our own.
     "COLORS": {

@@ -9,11 +9,12 @@ import ipaddress
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Meta
 
+from skippy_site.people_settings import PeopleSettings
 
-class WatchingSettings(msgspec.Struct, frozen=True, kw_only=True):
+
+class WatchingSettings(PeopleSettings, frozen=True, kw_only=True):
     """See the module."""
 
     log_format: Annotated[

@@ -1,4 +1,4 @@
-"""Accounts in Django's admin: teams, users and keys.
+"""Accounts in Django's admin: teams, users, their password links, and keys.
 
 What allauth keeps of signing in (secrets, links to a provider) is changed by its pages and by commands, and
 is in no list: its apps come before this one, so what they registered is taken out here.
@@ -11,10 +11,18 @@ from django.contrib import admin
 
 from accounts.admin.administrative_change import AdministrativeChangeAdmin
 from accounts.admin.api_key import ApiKeyAdmin
+from accounts.admin.password_link import PasswordLinkAdmin
 from accounts.admin.team import TeamAdmin
 from accounts.admin.user import AccountAdmin, RightsAdmin
 
-__all__ = ["AccountAdmin", "AdministrativeChangeAdmin", "ApiKeyAdmin", "RightsAdmin", "TeamAdmin"]
+__all__ = [
+    "AccountAdmin",
+    "AdministrativeChangeAdmin",
+    "ApiKeyAdmin",
+    "PasswordLinkAdmin",
+    "RightsAdmin",
+    "TeamAdmin",
+]
 
 for _model in (EmailAddress, EmailConfirmation, Authenticator, SocialAccount, SocialApp, SocialToken):
     if admin.site.is_registered(_model):

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from accounts.admin.bounded_paginator import BoundedPaginator
 from accounts.models import AdministrativeChange
+from accounts.page_admin import PageAdmin
 
 
 @admin.register(AdministrativeChange)
-class AdministrativeChangeAdmin(ModelAdmin):
+class AdministrativeChangeAdmin(PageAdmin):
     list_display: ClassVar = ["at", "actor_name", "door", "action", "subject_kind", "subject_label"]
     list_filter: ClassVar = ["door", "action"]
     list_per_page = 100

@@ -22,15 +22,18 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from unfold.admin import ModelAdmin
+from django.utils.html import format_html
 
 from accounts import services
-from accounts.admin.limit_fieldset import LIMIT_FIELDSET
+from accounts.admin.limit_fieldset import LIMIT_FIELDSET, USE_FIELDSET
+from accounts.admin.limit_use_told import use_of_key
 from accounts.contracts import KeyState
 from accounts.forms import ApiKeyAddForm, ApiKeyChangeForm, ApiKeyRotateForm
+from accounts.history_page import HistoryPage
 from accounts.keys import MintedKey
 from accounts.models import ApiKey
-from accounts.roles import session_grantable_scopes
+from accounts.page_admin import PageAdmin
+from accounts.roles import may_have_text_kept, session_grantable_scopes
 from accounts.selectors import api_keys_for_listing
 
 _STATE_LABELS = {
@@ -80,7 +83,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(ModelAdmin):
+class ApiKeyAdmin(HistoryPage, PageAdmin):
     list_display: ClassVar = ["name", "key", "user", "state", "created_at", "expires_at", "last_used_at"]
     list_filter: ClassVar = [StateFilter]
     list_select_related: ClassVar = ["user"]
@@ -97,16 +100,18 @@ class ApiKeyAdmin(ModelAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> list[tuple[Any, Any]]:
         rest = ["submission_id"] if obj is None else _TOLD
-        return [(None, {"fields": ["user", *_DECIDED, *rest]}), LIMIT_FIELDSET]
+        use = [] if obj is None else [USE_FIELDSET]
+        return [(None, {"fields": ["user", *_DECIDED, *rest]}), LIMIT_FIELDSET, *use]
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
         if obj is None:
             return []
-        return ["user", *_TOLD, *(["expires_at"] if obj.revoked_at is not None else [])]
+        return ["user", *_TOLD, "used_of_limits", *(["expires_at"] if obj.revoked_at is not None else [])]
 
     def get_form(self, request: HttpRequest, obj: ApiKey | None = None, **kwargs: Any) -> Any:
         kwargs["form"] = ApiKeyAddForm if obj is None else ApiKeyChangeForm
         form = super().get_form(request, obj, **kwargs)
+        form.actor = request.user
         grantable = session_grantable_scopes(request.user)
         if "scopes" in form.base_fields:
             offered = form.base_fields["scopes"]
@@ -115,7 +120,11 @@ class ApiKeyAdmin(ModelAdmin):
 
     @admin.display(description="key", ordering="visible_prefix")
     def key(self, obj: ApiKey) -> str:
-        return obj.masked
+        return format_html('<span class="masked">{}</span>', obj.masked)
+
+    @admin.display(description="used now")
+    def used_of_limits(self, obj: ApiKey) -> str:
+        return use_of_key(obj)
 
     @admin.display(description="state")
     def state(self, obj: ApiKey) -> str:
@@ -133,7 +142,10 @@ class ApiKeyAdmin(ModelAdmin):
         return may_revoke
 
     def has_rotate_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        return self.has_add_permission(request) and self.has_change_permission(request, obj)
+        is_beyond = (
+            obj is not None and obj.keeps_text and not may_have_text_kept(request.user, owner_id=obj.user_id)
+        )
+        return not is_beyond and self.has_add_permission(request) and self.has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         is_mistake = obj is None or (obj.revoked_at is not None and obj.last_used_at is None)
@@ -162,7 +174,7 @@ class ApiKeyAdmin(ModelAdmin):
         context = {
             **(extra_context or {}),
             "can_revoke": self.has_revoke_permission(request),
-            "can_rotate": self.has_rotate_permission(request),
+            "can_rotate": self.has_rotate_permission(request, self.get_object(request, unquote(object_id))),
         }
         return super().change_view(request, object_id, form_url, context)
 
@@ -283,7 +295,6 @@ class ApiKeyAdmin(ModelAdmin):
         context = {"title": "Copy the new API key now", "original": row, "minted": minted}
         response = self._page(request, "key_shown_once.html", context)
         response["Cache-Control"] = "no-store, private"
-        response["Referrer-Policy"] = "no-referrer"
         return response
 
     def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:

@@ -14,3 +14,4 @@ LIMIT_FIELDSET: tuple[str, dict[str, Any]] = (
         "A change is in force within 5 seconds.",
     },
 )
+USE_FIELDSET: tuple[str, dict[str, Any]] = ("Used of the limits", {"fields": ["used_of_limits"]})

@@ -12,12 +12,17 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from unfold.admin import ModelAdmin, StackedInline
+from unfold.admin import StackedInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from accounts import services
-from accounts.admin.limit_fieldset import LIMIT_FIELDSET
+from accounts.admin.limit_fieldset import LIMIT_FIELDSET, USE_FIELDSET
+from accounts.admin.limit_use_told import use_of_user
+from accounts.admin.user_links import UserLinks
+from accounts.history import changes_about_user
+from accounts.history_page import HistoryPage
 from accounts.models import UserPolicy
+from accounts.page_admin import PageAdmin
 from accounts.roles import Role, may_change_account, may_manage_roles
 
 SELF_SERVICE_FIELDSET: tuple[str, dict[str, Any]] = (
@@ -41,8 +46,14 @@ class UserPolicyInline(StackedInline):
     fieldsets: ClassVar = [
         (None, {"fields": ["team", "has_session_trust", "priority"]}),
         LIMIT_FIELDSET,
+        USE_FIELDSET,
         SELF_SERVICE_FIELDSET,
     ]
+    readonly_fields: ClassVar = ["used_of_limits"]
+
+    @admin.display(description="used now")
+    def used_of_limits(self, obj: UserPolicy) -> str:
+        return use_of_user(obj) if obj.user_id else "Nothing is limited."
 
 
 admin.site.unregister(get_user_model())
@@ -50,7 +61,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(get_user_model())
-class AccountAdmin(UserAdmin, ModelAdmin):
+class AccountAdmin(UserLinks, HistoryPage, UserAdmin, PageAdmin):
     """A user who is switched off stops at once in this process, in 5 s elsewhere, and so does a
     policy.
 
@@ -62,6 +73,8 @@ class AccountAdmin(UserAdmin, ModelAdmin):
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     inlines: ClassVar = [UserPolicyInline]
+    list_display: ClassVar = ["username", "email", "signs_in", "is_staff", "is_active", "last_login"]
+    actions: ClassVar = ["link_selected"]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         is_open = obj is None or may_change_account(request.user, obj)
@@ -75,6 +88,9 @@ class AccountAdmin(UserAdmin, ModelAdmin):
         actions: dict[str, Any] = super().get_actions(request)
         actions.pop("delete_selected", None)  # it asks once for all rows, not for each
         return actions
+
+    def changes(self, row: Any) -> Any:
+        return changes_about_user(user_id=row.pk)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         told = [*super().get_readonly_fields(request, obj)]
@@ -105,7 +121,7 @@ class AccountAdmin(UserAdmin, ModelAdmin):
 
 
 @admin.register(Group)
-class RightsAdmin(GroupAdmin, ModelAdmin):
+class RightsAdmin(HistoryPage, GroupAdmin, PageAdmin):
     """Django's groups of permissions, in our theme. Those of roles are made by the code."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -34,6 +34,8 @@ from accounts.api.view import ManagementView
 from accounts.contracts import NO_LIMITS, Policy
 from accounts.keys import MintedKey
 from accounts.models import ApiKey
+from accounts.refusals import KEEPS_OTHERS_TEXT
+from accounts.roles import may_have_text_kept
 from accounts.scopes import Scope, grantable_scopes, scopes_sorted
 from accounts.self_service import own_key_create
 
@@ -49,7 +51,15 @@ def visible_keys(caller: ApiCaller) -> QuerySet[ApiKey]:
     return rows if caller.has(Scope.KEYS) else rows.filter(user_id=caller.user_id)
 
 
-class ApiKeysView(ManagementView):
+class KeysView(ManagementView):
+    """What the views of keys share."""
+
+    def check_text_may_be_kept(self, owner_id: int) -> None:
+        if not may_have_text_kept(self.request.user, owner_id=owner_id):
+            raise PermissionDenied(KEEPS_OTHERS_TEXT)
+
+
+class ApiKeysView(KeysView):
     scopes: ClassVar = {"GET": OWN_OR_ALL, "POST": OWN_OR_ALL}
 
     @extend_schema(
@@ -89,6 +99,8 @@ class ApiKeysView(ManagementView):
         user = get_user_model().objects.filter(pk=given.get("user_id", self.caller.user_id)).first()
         if user is None:
             raise ValidationError({"user_id": "There is no such user."})
+        if given.get("keeps_text"):
+            self.check_text_may_be_kept(user.pk)
         return services.api_key_create(
             user=user,
             name=given["name"],
@@ -114,7 +126,7 @@ class ApiKeysView(ManagementView):
         )
 
 
-class ApiKeyView(ManagementView):
+class ApiKeyView(KeysView):
     scopes: ClassVar = {"GET": OWN_OR_ALL, "PATCH": OWN_OR_ALL, "DELETE": OWN_OR_ALL}
 
     @extend_schema(operation_id="getKey", tags=["keys"], summary="One key", responses=ApiKeySerializer)
@@ -139,6 +151,8 @@ class ApiKeyView(ManagementView):
         else:
             _check_own_fields(request.data, _OWN_CHANGING)
         check_if_match(request, ApiKeySerializer(row).data)
+        if given.get("keeps_text") and not row.keeps_text:
+            self.check_text_may_be_kept(row.user_id)
         services.api_key_update(
             key=row,
             name=given.get("name", row.name),
@@ -161,7 +175,7 @@ class ApiKeyView(ManagementView):
         return Response(status=204)
 
 
-class ApiKeyRotationView(ManagementView):
+class ApiKeyRotationView(KeysView):
     scopes: ClassVar = {"POST": _ALL}
 
     @extend_schema(
@@ -177,6 +191,8 @@ class ApiKeyRotationView(ManagementView):
         body.is_valid(raise_exception=True)
         row = _found(self.caller, key_id)
         check_grantable(self.caller, row.granted_scopes())
+        if row.keeps_text:
+            self.check_text_may_be_kept(row.user_id)
         grace = timedelta(seconds=body.validated_data["grace_s"])
         return _shown_once(*services.api_key_rotate(key=row, grace=grace), status=201)
 

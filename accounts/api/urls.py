@@ -7,6 +7,7 @@ from django.urls import re_path
 from accounts.api.changes import ChangesView
 from accounts.api.keys import ApiKeyRotationView, ApiKeysView, ApiKeyView
 from accounts.api.limit_use import ApiKeyLimitsView, TeamLimitsView, UserLimitsView
+from accounts.api.password_links import PasswordLinksView, UserInvitationView, UserPasswordLinkView
 from accounts.api.personal_data import UserErasureView, UserExportView
 from accounts.api.teams import TeamsView, TeamView
 from accounts.api.users import CallerView, UsersView, UserView
@@ -19,6 +20,9 @@ urlpatterns = [
     re_path(r"^users/?$", UsersView.as_view()),
     re_path(rf"^users/(?P<user_id>{_ID})/?$", UserView.as_view()),
     re_path(rf"^users/(?P<user_id>{_ID})/limits/?$", UserLimitsView.as_view()),
+    re_path(rf"^users/(?P<user_id>{_ID})/invitation/?$", UserInvitationView.as_view()),
+    re_path(rf"^users/(?P<user_id>{_ID})/password-link/?$", UserPasswordLinkView.as_view()),
+    re_path(r"^password-links/?$", PasswordLinksView.as_view()),
     re_path(rf"^users/(?P<user_id>{_ID})/export/?$", UserExportView.as_view()),
     re_path(rf"^users/(?P<user_id>{_ID})/erase/?$", UserErasureView.as_view()),
     re_path(r"^teams/?$", TeamsView.as_view()),

@@ -19,6 +19,9 @@ class ChangeAction(models.TextChoices):
     EXPORTED = "exported"
     ERASED = "erased"
     CANCELLED = "cancelled"
+    REPLAYED = "replayed"
+    SIGNED_IN = "signed in"
+    USED = "used"
 
 
 class AdministrativeChange(models.Model):

@@ -13,12 +13,12 @@ from django.utils.safestring import SafeString
 
 from hooks.admin.form_fields import people_shown
 from hooks.admin.policy_form import HookPolicyForm
+from hooks.admin.replay_pages import replay_form_page, replay_page, replays_page
 from hooks.admin.served_admin import ServedAdmin
 from hooks.admin.trial_page import trial_page
 from hooks.admin.written_help import actions_help, variables_help, window_help
 from hooks.contracts.policies import PolicyMode
 from hooks.contracts.refusals import HookRefusal
-from hooks.history import POLICY_KIND
 from hooks.models import HookPolicy
 from hooks.selectors import policies_missing
 from hooks.services import policies as services
@@ -30,7 +30,6 @@ ALL = "all"
 
 @admin.register(HookPolicy)
 class HookPolicyAdmin(ServedAdmin):
-    history_kind = POLICY_KIND
     form = HookPolicyForm
     # Outside the form, behind its own buttons: the first button is what Enter presses.
     change_form_outer_after_template = "admin/hooks/policy_links.html"
@@ -123,11 +122,28 @@ class HookPolicyAdmin(ServedAdmin):
     # Trying
 
     def get_urls(self) -> Any:
-        own = path("try/", self.admin_site.admin_view(self.try_view), name="hooks_hookpolicy_try")
-        return [own, *super().get_urls()]
+        own = [
+            path(pattern, self.admin_site.admin_view(view), name=f"hooks_hookpolicy_{name}")
+            for pattern, view, name in (
+                ("try/", self.try_view, "try"),
+                ("replay/", self.replay_view, "replay"),
+                ("replays/", self.replays_view, "replays"),
+                ("replays/<int:replay_id>/", self.replay_report_view, "replay_report"),
+            )
+        ]
+        return [*own, *super().get_urls()]
 
     def try_view(self, request: HttpRequest) -> HttpResponse:
         return trial_page(request, self)
+
+    def replay_view(self, request: HttpRequest) -> HttpResponse:
+        return replay_form_page(request, self)
+
+    def replays_view(self, request: HttpRequest) -> HttpResponse:
+        return replays_page(request, self)
+
+    def replay_report_view(self, request: HttpRequest, replay_id: int) -> HttpResponse:
+        return replay_page(request, self, replay_id)
 
     # Adding, changing and removing
 

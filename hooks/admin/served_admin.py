@@ -6,14 +6,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from unfold.admin import ModelAdmin
 
+from accounts.history_page import HistoryPage
+from accounts.page_admin import PageAdmin
 from hooks.admin.form_fields import without_hidden
-from hooks.admin.history_page import HistoryPage
 from hooks.contracts.refusals import HookRefusal
 
 
-class ServedAdmin(HistoryPage, ModelAdmin):
+class ServedAdmin(HistoryPage, PageAdmin):
     """Its forms have looked already for what services refuse; what they refuse all the same, because
     somebody else was faster, is said on the page."""
 

@@ -15,7 +15,6 @@ from hooks.admin.served_admin import ServedAdmin
 from hooks.contracts.actions import CallWebhook
 from hooks.contracts.refusals import HookRefusal
 from hooks.contracts.webhook_settings import BodyPart, WebhookSettings
-from hooks.history import WEBHOOK_KIND
 from hooks.models import Webhook
 from hooks.services import webhooks as services
 from hooks.services.webhook_columns import WRITTEN_COLUMNS, rights_read
@@ -97,7 +96,6 @@ class WebhookForm(forms.ModelForm):
 
 @admin.register(Webhook)
 class WebhookAdmin(ServedAdmin):
-    history_kind = WEBHOOK_KIND
     form = WebhookForm
     list_display: ClassVar = ["name", "host", "parts", "actions", "updated_at"]
     list_per_page = 100

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from accounts.admin.bounded_paginator import BoundedPaginator
+from accounts.page_admin import PageAdmin
 from inference.models import Alert
 
 
@@ -33,7 +33,7 @@ class OpenFilter(admin.SimpleListFilter):
 
 
 @admin.register(Alert)
-class AlertAdmin(ModelAdmin):
+class AlertAdmin(PageAdmin):
     list_display: ClassVar = ["opened_at", "kind", "subject", "message", "closed_at", "notified_at"]
     list_filter: ClassVar = [OpenFilter]
     list_per_page = 100

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from unfold.admin import ModelAdmin, TabularInline
+from unfold.admin import TabularInline
 
+from accounts.history_page import HistoryPage
+from accounts.page_admin import PageAdmin
 from inference.admin.model_forms import ModelAdapterFormSet, ModelRowForm
 from inference.domain.errors import SkippyError
 from inference.model_rows import services
@@ -24,7 +26,7 @@ class ModelAdapterInline(TabularInline):
 
 
 @admin.register(ModelRow)
-class ModelRowAdmin(ModelAdmin):
+class ModelRowAdmin(HistoryPage, PageAdmin):
     """All that is changed here is changed by the services, as a whole."""
 
     form = ModelRowForm

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.contrib import admin
-from unfold.admin import ModelAdmin
 
+from accounts.history_page import HistoryPage
+from accounts.page_admin import PageAdmin
 from inference.models import ModelPrice
 
 
 @admin.register(ModelPrice)
-class ModelPriceAdmin(ModelAdmin):
+class ModelPriceAdmin(HistoryPage, PageAdmin):
     """Spending is computed when it is asked for: who changes a row changes what was spent since its day."""
 
     list_display: ClassVar = ["model", "starts_on", "input_price", "cached_price", "output_price"]

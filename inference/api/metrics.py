@@ -74,7 +74,10 @@ class MetricsConsumer(ApiConsumer):
             if not self._access.may_read(caller):
                 raise PermissionDenied("This API key may not read metrics.")
         body = self._metrics.exposition(
-            model_gauges(self._runtime), self._telemetry.statistics().sinks, self._runtime.statistics().ledger
+            model_gauges(self._runtime),
+            self._telemetry.statistics().sinks,
+            self._runtime.statistics().ledger,
+            is_under_maintenance=self._runtime.maintenance.now.is_on,
         )
         headers = (
             (b"content-type", CONTENT_TYPE),

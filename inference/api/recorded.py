@@ -203,6 +203,9 @@ class RecordedConsumer(ApiConsumer):
             end_user=asked.user or "",
             metadata=asked.metadata,
         )
+        self._runtime.maintenance.check(
+            request_id=self.respond.request_id, user_id=principal.user_id, key_id=principal.key_id
+        )
         limit_s = self._runtime.settings.time_limits.of_request(asked.timeout_s)
         keeper = self._make_keeper(request, asked, principal, lifecycle, limit_s=limit_s)
         earlier = await keeper.begin()

@@ -53,6 +53,7 @@ def decisions(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     context = {
         **shared_context(query, viewer),
         "page": page,
+        "is_narrowed": bool(own),
         "following": None if page.following is None else written_place(page.following),
         "is_first": "after" not in request.GET,
         "policies": names,

@@ -152,8 +152,8 @@ def share_text(part: float, whole: float) -> str:
 def change_text(now: float | None, before: float | None) -> str:
     if not before or now is None:
         return ""
-    percent = 100 * (now - before) / before
-    return f"{percent:+,.0f} % on the period before"
+    percent = round(100 * (now - before) / before)
+    return f"{percent:+,} % on the period before" if percent else "as in the period before"
 
 
 WRITERS: dict[str, Callable[[float | None], str]] = {

@@ -54,6 +54,7 @@ def overview_page(query: DashboardQuery, viewer: Viewer) -> OverviewPage:
     period, slice = query.period, query.slice
     found = slice_overview(slice=slice, starts=period.starts)
     latencies = slice_latencies(slice=slice, starts=period.starts)
+    parties = slice_parties(slice=slice)
     past = period.before()
     assert past.start_at is not None
     assert past.end_at is not None
@@ -63,11 +64,12 @@ def overview_page(query: DashboardQuery, viewer: Viewer) -> OverviewPage:
     priced = set(ModelPrice.objects.values_list("model", flat=True).distinct())
     used = {portion.value for portion in found.models if portion.totals.num_total_tokens}
     return OverviewPage(
-        cards=_cards(
-            found.totals, before, latencies_merged(latencies), latencies_before, has_spend=bool(priced)
+        cards=(
+            *_cards(found, before, latencies_merged(latencies), latencies_before, has_spend=bool(priced)),
+            _active(parties, viewer),
         ),
         charts=_charts(query, found, latencies, has_spend=bool(priced)),
-        parts=_lists(query, viewer, found, slice_parties(slice=slice), has_spend=bool(priced)),
+        parts=_lists(query, viewer, found, parties, has_spend=bool(priced)),
         unpriced_models=tuple(sorted(used - priced)) if priced else (),
         is_empty=found.totals.num_requests == 0,
     )
@@ -140,14 +142,25 @@ def _address(kind: str, value: Any, query: DashboardQuery) -> str:
             return f"{log}?{query.parameters(outcome='completed', reason=str(value))}"
 
 
+def _active(parties: SliceParties, viewer: Viewer) -> Card:
+    """How many have made requests."""
+    num_keys = figures.count_text(len(parties.keys))
+    if not viewer.sees_everybody:
+        return Card("Keys in use", num_keys)
+    return Card("Active users", figures.count_text(len(parties.users)), f"with {num_keys} keys")
+
+
 def _cards(
-    now: SliceTotals,
+    found: SliceOverview,
     before: SliceTotals,
     latencies: SliceLatencies,
     earlier: SliceLatencies,
     *,
     has_spend: bool,
 ) -> tuple[Card, ...]:
+    now = found.totals
+    num_refused = sum(portion.totals.num_requests for portion in found.refusals)
+
     def counted(title: str, name: str, note: str = "") -> Card:
         value, past = getattr(now, name), getattr(before, name)
         return Card(title, figures.count_text(value), note, figures.change_text(value, past))
@@ -171,7 +184,9 @@ def _cards(
         counted(
             "Not completed",
             "num_unfinished",
-            f"{figures.share_text(now.num_unfinished, now.num_requests)} of requests",
+            f"{figures.share_text(now.num_unfinished, now.num_requests)} of requests · "
+            f"refused {figures.count_text(num_refused)}, "
+            f"failed {figures.count_text(now.num_unfinished - num_refused)}",
         ),
         counted(
             "Input tokens",

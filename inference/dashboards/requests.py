@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -17,6 +18,7 @@ from inference.dashboards.query import ZONE_COOKIE, zone_names
 from inference.dashboards.viewer import Viewer, console_page
 from inference.dashboards.views import has_records, query_of, shared_context
 from inference.usage.record_log import RecordPlace, RecordStory, record_story, records_page
+from inference.usage.spend import record_spends
 
 PAGE_SIZE = 50
 _PLACE = re.compile(r"([0-9]{1,17})(?:-([0-9a-f]{32}))?", re.ASCII)
@@ -29,8 +31,11 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     page = records_page(
         filter=query.filter, after=read_place(request.GET.get("after", "")), page_size=PAGE_SIZE
     )
+    spends = record_spends(page.records)
     context = {
-        "records": page.records,
+        "rows": list(zip(page.records, spends, strict=True)),
+        "has_spend": any(spend is not None for spend in spends),
+        "retention_days": settings.ENVIRONMENT.record_retention_days,
         "following": None if page.following is None else written_place(page.following),
         "is_first": "after" not in request.GET,
         "has_records": bool(page.records) or has_records(viewer),
@@ -52,6 +57,7 @@ def story(request: HttpRequest, viewer: Viewer, record_id: UUID) -> HttpResponse
         "record": found.record,
         "story": found,
         "phases": phases_of(found),
+        "spend": record_spends([found.record])[0],
         "text": found.text if is_kept and can_see_text else None,
         "is_text_hidden": is_kept and not can_see_text,
         "zone": zone if zone in zone_names() else "UTC",

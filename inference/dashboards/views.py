@@ -13,6 +13,7 @@ from django.utils import timezone
 from inference.dashboards.overview import PARTS, list_of, overview_page, parts_for, portions_of
 from inference.dashboards.query import PRESETS, ZONE_COOKIE, DashboardQuery, read_query, zone_names
 from inference.dashboards.viewer import Viewer, console_page
+from inference.dashboards.whose import owner_named, owner_written
 from inference.domain.outcomes import Outcome
 from inference.models import GenerationRecord, ModelPrice, ModelRow
 
@@ -33,6 +34,7 @@ def query_of(request: HttpRequest, viewer: Viewer) -> DashboardQuery:
         viewer,
         now=timezone.now(),
         zone_of_browser=request.COOKIES.get(ZONE_COOKIE, ""),
+        find=owner_named,
     )
 
 
@@ -45,6 +47,7 @@ def shared_context(query: DashboardQuery, viewer: Viewer) -> dict[str, Any]:
         "zones": zone_names(),
         "outcomes": [outcome.value for outcome in Outcome],
         "parameters": query.parameters(),
+        "whose": owner_written(query.owner),
     }
 
 

@@ -20,6 +20,7 @@
     ├── InternalError                  500     server_error            internal_server_error
     ├── GenerationFailed               502     server_error            generation_failed
     ├── ServiceUnavailable             503     server_error            service_unavailable
+    │   └── UnderMaintenance           503     server_error            maintenance
     └── GenerationTimeout              504     server_error            timeout
 
 The door turns one of these into the wire's error object; nobody looks at the message to tell them
@@ -220,6 +221,15 @@ class ServiceUnavailable(SkippyError):
     type = "server_error"
     default_code = "service_unavailable"
     default_retry_after_s = 5
+
+
+class UnderMaintenance(ServiceUnavailable):
+    """An administrator has closed the service to newcomers; the message is his."""
+
+    default_code = "maintenance"
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message, retry_after_s=retry_after_s, reason=RejectionReason.MAINTENANCE)
 
 
 class GenerationTimeout(SkippyError):

@@ -13,6 +13,7 @@ class RejectionReason(Enum):
     PREDICTED_WAIT = "predicted_wait"
     ADMISSION_TIMEOUT = "admission_timeout"
     DRAINING = "draining"
+    MAINTENANCE = "maintenance"
     REQUESTS_PER_MINUTE = "requests_per_minute"
     TOKENS_PER_MINUTE = "tokens_per_minute"
     PARALLEL_REQUESTS = "parallel_requests"

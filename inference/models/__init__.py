@@ -2,6 +2,7 @@
 
 from inference.models.alert import Alert
 from inference.models.generation import GenerationRecord, GenerationText, IdempotentRequest
+from inference.models.maintenance import Maintenance
 from inference.models.model_report import ModelReport
 from inference.models.model_row import ModelAdapter, ModelName, ModelRow
 from inference.models.price import ModelPrice
@@ -24,6 +25,7 @@ __all__ = [
     "GenerationRecord",
     "GenerationText",
     "IdempotentRequest",
+    "Maintenance",
     "ModelAdapter",
     "ModelName",
     "ModelPrice",

@@ -171,11 +171,17 @@ class RequestMetrics:
         self._registry.register(WebhookCollector(statistics))
 
     def exposition(
-        self, gauges: Iterable[ModelGauges], sinks: Iterable[SinkStatistics], ledger: LedgerStatistics
+        self,
+        gauges: Iterable[ModelGauges],
+        sinks: Iterable[SinkStatistics],
+        ledger: LedgerStatistics,
+        *,
+        is_under_maintenance: bool = False,
     ) -> bytes:
         """All numbers in Prometheus' text form."""
         with self._scraping:
             self._state.gauges, self._state.sinks, self._state.ledger = tuple(gauges), tuple(sinks), ledger
+            self._state.is_under_maintenance = is_under_maintenance
             return generate_latest(self._registry)
 
     def _counter(self, name: str, meaning: str, labels: tuple[str, ...]) -> Counter:
@@ -192,6 +198,7 @@ class _StateCollector(Collector):
         self.gauges: tuple[ModelGauges, ...] = ()
         self.sinks: tuple[SinkStatistics, ...] = ()
         self.ledger = LedgerStatistics()
+        self.is_under_maintenance = False
 
     def collect(self) -> Iterator[Metric]:
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
@@ -204,6 +211,11 @@ class _StateCollector(Collector):
                 counter.add_metric([now.model], value)
         yield from families.values()
         yield from _ledger_families(self.ledger)
+        yield GaugeMetricFamily(
+            "skippy_maintenance",
+            "1 while newcomers are refused: under maintenance.",
+            value=int(self.is_under_maintenance),
+        )
         dropped = CounterMetricFamily(
             "skippy_telemetry_dropped", "Events that found the queue of a sink full.", labels=["sink"]
         )

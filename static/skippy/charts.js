@@ -8,6 +8,16 @@
   const seconds = (value) => (value < 1 ? `${Math.round(value * 1000)} ms` : `${+value.toFixed(2)} s`);
   const WRITERS = { count: (value) => short.format(value), seconds, money: (value) => money.format(value) };
 
+  /* Of a day the year is left out, of a month it is cut short. */
+  const tick = (label) => label.replace(/^(\w{3} \d{2} \w{3}) \d{4}$/, "$1").replace(/^(\w{3})\w* (\d{4})$/, "$1 $2");
+
+  /* Where there are many, only those points that no line leads to or from. */
+  const shown = (chart, number, show) => {
+    if (!show || chart.labels.length < 40) return null;
+    const values = chart.lines[number - 1].values;
+    return values.flatMap((one, at) => (one != null && values[at - 1] == null && values[at + 1] == null ? [at] : []));
+  };
+
   const draw = (place) => {
     const chart = JSON.parse(document.getElementById(place.dataset.chart).textContent);
     const write = (value) => (value == null ? "–" : WRITERS[chart.unit](value));
@@ -26,7 +36,7 @@
           ...axis,
           space: 90,
           incrs: [1, 2, 3, 4, 6, 7, 12, 14, 24, 28],
-          values: (_, splits) => splits.map((at) => chart.labels[at]?.replace(/ \d{4}$/, "") ?? ""),
+          values: (_, splits) => splits.map((at) => tick(chart.labels[at] ?? "")),
         },
         { ...axis, size: 60, values: (_, splits) => splits.map(write) },
       ],
@@ -38,7 +48,7 @@
           fill: isBars ? style(COLOURS[number]) : undefined,
           width: isBars ? 0 : 2,
           paths: isBars ? uPlot.paths.bars({ size: [0.7, 60] }) : undefined,
-          points: { show: !isBars && chart.labels.length < 40, size: 5 },
+          points: { show: !isBars, size: 5, filter: (_, number, show) => shown(chart, number, show) },
           spanGaps: false,
           value: (_, value) => write(value),
         })),

@@ -9,6 +9,15 @@ try {
   /* It stays UTC. */
 }
 
+/* What a page kept in this tab is for who is signed in, and for nobody after him. */
+if (!document.querySelector(".who")) {
+  try {
+    sessionStorage.removeItem("skippy.playground");
+  } catch {
+    /* Then nothing was kept. */
+  }
+}
+
 const NAMES = { auto: "system", light: "light", dark: "dark" };
 for (const button of document.querySelectorAll("[data-theme-switch]")) {
   const name = button.querySelector("[data-theme-name]");

@@ -147,6 +147,14 @@
       }),
     );
   };
+  /* The banner that the page came with, or one of its own where the service was closed since. */
+  const tellClosed = (message) => {
+    const banner = by("maintenance"), line = by("closed");
+    if (banner) banner.hidden = !message;
+    const text = message && !banner ? `Under maintenance. ${message}` : "";
+    if (line.textContent !== text) line.textContent = text;
+    line.hidden = !text;
+  };
   const requestsOf = (snapshot) => {
     const here = new Set(snapshot.requests.map((one) => one.record_id));
     for (const [id, told] of ended) if (told.until < Date.now() && !here.has(id)) ended.delete(id);
@@ -168,6 +176,7 @@
     } else state("Connected.", "");
   };
   const show = (snapshot) => {
+    tellClosed(snapshot.maintenance);
     const told = requestsOf(snapshot);
     by("no-models").hidden = snapshot.models.length > 0;
     by("no-requests").hidden = told.length > 0 || !snapshot.is_complete;

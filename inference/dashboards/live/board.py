@@ -22,6 +22,7 @@ from inference.dashboards.live.snapshot import (
     told_events,
 )
 from inference.domain.clock import Clock
+from inference.domain.maintenance import DEFAULT_MESSAGE, Maintenance
 from inference.hosting.fleet import Fleet
 from inference.ledger.database_calls import in_database
 from inference.ledger.live_desk import LiveRequests
@@ -49,6 +50,7 @@ class LiveSources:
     recent: RecentEvents
     requests: RequestWatch
     ask_rights: Callable[[Iterable[str]], set[str]]
+    ask_maintenance: Callable[[], Maintenance]
     clock: Clock
 
 
@@ -145,6 +147,7 @@ class LiveBoard:
             _log.debug("what runs cannot be asked: %s", problem)
             found = RequestsOfAll()
         fleet, recent = self._sources.fleet, self._sources.recent
+        said = self._sources.ask_maintenance()
         rows = fleet.rows
         snapshot = LiveSnapshot(
             at=self._sources.clock.unix_time(),
@@ -153,6 +156,7 @@ class LiveBoard:
             requests=[live_row(one) for one in found.told],
             num_requests=found.num_requests,
             num_servers=found.num_servers,
+            maintenance=(said.message or DEFAULT_MESSAGE) if said.is_on else "",
             num_silent=found.num_silent,
             is_complete=found.is_known and not found.num_silent,
             is_known=found.is_known,

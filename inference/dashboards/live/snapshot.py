@@ -65,7 +65,8 @@ class LiveSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`models` (of `num_models`), `decisions` and `events` are of the process that sends it, `requests` of
     all `num_servers`: `num_requests` in all, of which the oldest are here. `num_silent` processes did not
     answer; where the database did not, through which they are asked, nothing `is_known` of requests.
-    `is_complete` is False in both cases."""
+    `is_complete` is False in both cases. `maintenance` is what newcomers are told where the service is closed
+    to them, else empty."""
 
     at: float
     models: list[LiveModel]
@@ -75,6 +76,7 @@ class LiveSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     num_servers: int
     num_silent: int
     is_complete: bool
+    maintenance: str
     is_known: bool
     decisions: list[RecentEvent]
     events: list[RecentEvent]

@@ -196,6 +196,7 @@ OF_ANY_SERVER = {
     "test_many_models",
     "test_mixed_load",
     "test_phases",
+    "test_playground",
     "test_policies",
     "test_policy_story",
     "test_prefix_cache",

@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import OperationalError, connection
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.test import Client
@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts import services
+from accounts.models import ApiKey
 from inference.dashboards.overview import PARTS
 from inference.models import GenerationText, ModelPrice
 from tests.integration.console.conftest import signed_in
@@ -58,7 +59,7 @@ class TestWho:
         (row,) = used(ann)
         for url in pages(row.pk):
             response = client.get(url)
-            assert (response.status_code, response.url.partition("?")[0]) == (302, reverse("console:login"))
+            assert (response.status_code, response.url.partition("?")[0]) == (302, reverse("account_login"))
 
     def test_a_key_owner_and_staff_without_the_right_see_nothing_of_others(
         self, as_ann, staff, bob, used
@@ -132,7 +133,7 @@ class TestHeaders:
         self, operator, client, ann, used
     ) -> None:
         (row,) = used(ann)
-        answers = [operator.get(url) for url in pages(row.pk)] + [client.get(reverse("console:login"))]
+        answers = [operator.get(url) for url in pages(row.pk)] + [client.get(reverse("account_login"))]
         for response in answers:
             assert "no-store" in response["Cache-Control"]
             policy = response["Content-Security-Policy"]
@@ -164,15 +165,29 @@ class TestErrors:
             assert told in body(response)
             assert "skippy/console.css" in body(response)
         strict = Client(enforce_csrf_checks=True)
-        refused = strict.post(reverse("console:login"), {"username": "ann", "password": "x"})
+        refused = strict.post(reverse("account_login"), {"username": "ann", "password": "x"})
         assert (refused.status_code, "become old" in body(refused)) == (403, True)
+
+    def test_a_database_that_is_away_is_told_and_may_be_tried_again(self, operator, ann, used) -> None:
+        (row,) = used(ann)
+        operator.raise_request_exception = False
+
+        def away(*_: object) -> None:
+            raise OperationalError("the connection is lost")
+
+        for url in (*pages(row.pk), "/admin/", reverse("admin:accounts_apikey_changelist")):
+            with connection.execute_wrapper(away):
+                answer = operator.get(url)
+            assert (answer.status_code, answer["Retry-After"]) == (503, "5"), url
+            assert "The database cannot be reached" in body(answer)
+            assert "the connection is lost" not in body(answer)
 
     def test_also_where_nothing_of_the_request_is_known(self) -> None:
         assert "went wrong on our side" in render_to_string("500.html")
 
 
 def test_what_pages_load_is_served(client) -> None:
-    page = body(client.get(reverse("console:login")))
+    page = body(client.get(reverse("account_login")))
     found = set(re.findall(r"""(?:src|href)=["'](/static/[^"']+)""", page))
     more = (
         "uplot/uPlot-1.6.32.iife.min.js",
@@ -192,21 +207,21 @@ def test_what_pages_load_is_served(client) -> None:
 class TestSigningIn:
     def test_everybody_with_a_password_and_out_again(self, client) -> None:
         User.objects.create_user("ann", password="a password of hers")
-        login = reverse("console:login")
+        login = reverse("account_login")
         assert client.get("/").url == USAGE
         assert client.get(USAGE).url == f"{login}?next={USAGE}"
         refused = client.post(login, {"username": "ann", "password": "another"})
-        assert "correct username and password" in body(refused)
+        assert "The user name or the password is not right." in body(refused)
         given = {"username": "ann", "password": "a password of hers", "next": LOG}
         assert client.post(login, given).url == LOG
         assert client.get(login).url == USAGE
-        assert client.post(reverse("console:logout")).url == login
+        assert client.post(reverse("account_logout")).url == login
         assert client.get(USAGE).status_code == 302
 
     def test_not_to_another_site(self, client) -> None:
         User.objects.create_user("ann", password="a password of hers")
         given = {"username": "ann", "password": "a password of hers", "next": "https://evil.example/"}
-        assert client.post(reverse("console:login"), given).url == USAGE
+        assert client.post(reverse("account_login"), given).url == USAGE
 
 
 class TestUsage:
@@ -256,8 +271,42 @@ class TestUsage:
     def test_what_was_not_understood_is_told(self, operator, ann, used) -> None:
         used(ann)
         text = body(operator.get(f"{USAGE}?range=custom&from=2026-02-01&to=2026-01-01&key=x&zone=Mars"))
-        for told in ("Give two days", "“key” is a number", "no such time zone"):
+        for told in ("Give two days", "There is no key “x”", "no such time zone"):
             assert told in text
+        for name in ("range", "key", "zone"):
+            assert re.search(f'name="{name}"[^>]* aria-describedby="problem-{name}"', text)
+            assert f'id="problem-{name}"' in text
+
+    def test_whose_is_asked_by_name(self, operator, as_ann, ann, bob, used) -> None:
+        (row,) = used(ann)
+        used(bob, 2)
+        team = services.team_create(name="research")
+        services.user_team_set(user=ann, team=team)
+        used(ann, 3, team_id=team.pk, team_name=team.name)
+        key = ApiKey.objects.get(pk=row.key_id)
+        for query, num_requests in (
+            ({"user": "bob"}, 2),
+            ({"team": "research"}, 3),
+            ({"key": key.masked}, 1),
+            ({"key": key.visible_prefix}, 1),
+            ({"user": "bob", "key": "key of bob"}, 2),
+        ):
+            text = body(operator.get(USAGE, query))
+            assert f">{num_requests}</strong>" in text, query
+            assert (
+                f'value="{query.get("key") or query.get("user") or query["team"]}' in text or "key" in query
+            )
+        assert "More than one key is called" in body(operator.get(USAGE, {"key": "key of ann"}))
+        assert "There is no user “nobody”" in body(operator.get(USAGE, {"user": "nobody"}))
+        for query in ({"user": "bob"}, {"user": "nobody"}, {"team": "research"}, {"team": "nothing"}):
+            assert as_ann.get(USAGE, query).status_code == 403
+        assert "There is no key" in body(as_ann.get(USAGE, {"key": "key of bob"}))
+        assert ">1</strong>" in body(as_ann.get(USAGE, {"key": key.masked, "user": "ann"}))
+
+    def test_a_key_that_was_pasted_is_not_repeated(self, operator, ann, used) -> None:
+        used(ann)
+        _, minted = services.api_key_create(user=ann, name="pasted")
+        assert minted.plaintext not in body(operator.get(USAGE, {"key": minted.plaintext}))
 
     def test_the_browser_s_zone_is_the_default(self, operator, ann, used) -> None:
         used(ann)
@@ -320,7 +369,22 @@ class TestLog:
             ("endpoint=chat.completions", {"ann", "bob"}),
         ):
             text = body(operator.get(f"{LOG}?{query}"))
-            assert set(re.findall(r"<td>(ann|bob)</td>", text)) == names, query
+            assert set(re.findall(r'<td class="name">(ann|bob)</td>', text)) == names, query
+
+    def test_spend_of_each_request_is_that_of_its_day(self, operator, ann, used) -> None:
+        (row,) = used(ann, num_input_tokens=2_000_000, num_cached_tokens=1_000_000, num_output_tokens=500_000)
+        story = reverse("console:request", args=[row.pk])
+        assert "Spend" not in body(operator.get(LOG)) + body(operator.get(story))
+        for day, factor in (("2020-01-01", 1), ("2021-01-01", 3), ("2200-01-01", 9)):
+            ModelPrice.objects.create(
+                model=row.model,
+                starts_on=day,
+                input_price=factor,
+                cached_price="0.1",
+                output_price=2 * factor,
+            )
+        for url in (LOG, story):
+            assert "6.10" in body(operator.get(url))
 
     def test_a_story_tells_hooks_and_phases(self, operator, ann, used) -> None:
         decision = {
@@ -384,7 +448,7 @@ def test_navigation_leads_where_one_may_go(as_ann, operator, admin_client) -> No
         text = body(client.get(reverse("console:start")))
         return set(re.findall(r"</span>([A-Z][a-z ]+)</a>", text))
 
-    own = {"Usage", "Requests", "First request"}
+    own = {"Usage", "Requests", "First request", "Your account"}
     assert places(as_ann) == own
     assert places(operator) == own | {"Live", "Decisions"}
     assert own < places(admin_client) >= {"Keys", "Users", "Teams", "Models", "Alerts", "History"}

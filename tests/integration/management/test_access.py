@@ -14,7 +14,7 @@ from accounts.api.failed_attempts import MAX_ATTEMPTS
 from accounts.contracts import Limits
 from accounts.models import ApiKey
 from accounts.scopes import Scope
-from hooks.models import HookPolicy, Webhook
+from hooks.models import HookPolicy, HookReplay, Webhook
 from inference.models import ModelRow
 from tests.integration.management.conftest import error_of
 
@@ -46,6 +46,9 @@ OPERATIONS = {
     ("GET", "/users/{user}/limits"): MANAGE,
     ("GET", "/teams/{team}/limits"): MANAGE,
     ("GET", "/changes"): MANAGE,
+    ("GET", "/maintenance"): MODELS | {Scope.METRICS},
+    ("PUT", "/maintenance"): MODELS,
+    ("DELETE", "/maintenance"): MODELS,
     ("GET", "/models"): MODELS,
     ("POST", "/models"): MODELS,
     ("GET", "/models/{model}"): MODELS,
@@ -64,6 +67,11 @@ OPERATIONS = {
     ("PATCH", "/hook-policies/{policy}"): POLICIES,
     ("DELETE", "/hook-policies/{policy}"): POLICIES,
     ("GET", "/hook-policies/{policy}/changes"): POLICIES,
+    ("GET", "/hook-policies/{policy}/replays"): POLICIES,
+    ("POST", "/hook-policies/{policy}/replays"): POLICIES,
+    ("GET", "/hook-policies/{policy}/replays/{replay}"): POLICIES,
+    ("POST", "/hook-policies/{policy}/replays/{replay}/cancel"): POLICIES,
+    ("POST", "/hook-policies/{policy}/replays/{replay}/resume"): POLICIES,
     ("GET", "/webhooks"): POLICIES,
     ("POST", "/webhooks"): POLICIES,
     ("GET", "/webhooks/changes"): POLICIES,
@@ -88,10 +96,19 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
     model = ModelRow.objects.create(model_id="m", source="/m.gguf")
     policy = HookPolicy.objects.create(name="p", actions=[{"type": "tag", "name": "t"}])
     webhook = Webhook.objects.create(name="w", url="https://hook.example/")
+    now = timezone.now()
+    replay = HookReplay.objects.create(
+        policy_id=policy.pk,
+        policy={"name": "p"},
+        start_at=now,
+        end_at=now,
+        looks_at_texts=False,
+        state="done",
+    )
     ids = {"user": caller.row.user_id, "team": team.pk, "key": other.pk, "model": model.pk, "record": RECORD}
     response = caller.call(
         method,
-        path.format(**ids, policy=policy.pk, webhook=webhook.pk),
+        path.format(**ids, policy=policy.pk, webhook=webhook.pk, replay=replay.pk),
         {"no_such_field": 1},
     )
     if scope in OPERATIONS[operation]:
@@ -103,7 +120,7 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
 @pytest.mark.parametrize("operation", list(OPERATIONS), ids=" ".join)
 def test_without_a_key_nothing_is_open(operation, client: Client) -> None:
     method, path = operation
-    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook"), 1)
+    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook", "replay"), 1)
     response = client.generic(method, "/api" + path.format(**ids, record=RECORD))
     assert error_of(response) == (401, "invalid_api_key", None)
     assert response["WWW-Authenticate"] == "Bearer"

@@ -45,6 +45,7 @@ class TestSchema:
                     "{record_id}": "{record}",
                     "{policy_id}": "{policy}",
                     "{webhook_id}": "{webhook}",
+                    "{replay_id}": "{replay}",
                 }
                 shown = path.removeprefix("/api")
                 for long, short in names.items():

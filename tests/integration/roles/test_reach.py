@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
-from django.urls import get_resolver, reverse
+from django.db import transaction
+from django.test import Client
+from django.urls import get_resolver, resolve, reverse
 
 pytestmark = pytest.mark.django_db
 
@@ -21,6 +24,7 @@ STAFF = "AOU"
 MODELS = {
     "accounts_administrativechange": (STAFF, "", ""),
     "accounts_apikey": (STAFF, "AO", "AO"),
+    "accounts_passwordlink": (STAFF, "AO", ""),
     "accounts_team": (STAFF, "AO", "AO"),
     "auth_user": (STAFF, "AO", "A"),
     "auth_group": (STAFF, "A", "A"),
@@ -30,21 +34,27 @@ MODELS = {
     "inference_modelrow": (STAFF, "AO", "AO"),
     "inference_modelprice": (STAFF, "AO", "AO"),
 }
+# Who changes is who adds, but for:
+CHANGES = {"accounts_passwordlink": ""}
 # Other paths: who reads them by GET. Things in the paths are another's.
 PAGES = {
     "admin/": STAFF,
     "admin/search/": STAFF,
-    "admin/login/": "K-",  # staff is led on; others are told to sign in as somebody else
+    "admin/login/": "",  # staff is led on, others to the one door; who may not come in is told so
     "admin/logout/": "",
-    "admin/password_change/": STAFF,
+    "admin/password_change/": "",
     "admin/password_change/done/": STAFF,
     "admin/autocomplete/": "",
     "admin/jsi18n/": STAFF,
     "admin/r/<path:content_type_id>/<path:object_id>/": "",
     "admin/auth/user/<id>/password/": "A",
+    "admin/auth/user/<path:object_id>/link/": "AO",
     "admin/accounts/apikey/<path:object_id>/revoke/": "AO",
     "admin/accounts/apikey/<path:object_id>/rotate/": "AO",
     "admin/hooks/hookpolicy/try/": STAFF,
+    "admin/hooks/hookpolicy/replay/": "",  # asked for from a policy's form
+    "admin/hooks/hookpolicy/replays/": STAFF,
+    "admin/hooks/hookpolicy/replays/<int:replay_id>/": STAFF,
     "admin/^(?P<app_label>accounts|auth|hooks|inference)/$": STAFF,
     "admin/(?P<url>.*)$": "",
     "console/": SIGNED_IN,
@@ -57,26 +67,65 @@ PAGES = {
     "console/live/": STAFF,
     "console/live/<uuid:record_id>/cancel": "",
     "console/decisions/": STAFF,
+    "console/keys/": SIGNED_IN,
+    "console/keys/<int:key_id>/revoke/": "",
+    "console/keys/<int:key_id>/replace/": "",
+    "console/maintenance/": STAFF,
     "console/playground/": SIGNED_IN,
     "console/playground/pass/": "",
     "console/start/": SIGNED_IN,
+    "console/welcome/<str:token>/": "",  # this token is nobody's
     "console/login/": "-",
+    "console/login/code/": "",
+    "console/login/provider/": "",
+    "console/login/provider/back/": "",
+    "console/account/": SIGNED_IN,
+    "console/account/again/": SIGNED_IN,
+    "console/account/security/": SIGNED_IN,
+    # Where the password is asked for again before anything is shown.
+    "console/account/again/code/": "",
+    "console/account/password/": "",
+    "console/account/email/": "",
+    "console/account/security/set-up/": "",
+    "console/account/security/remove/": "",
+    "console/account/security/codes/": "",
+    "console/account/security/codes/new/": "",
     "console/logout/": "",
     "favicon.ico": "",
     "": "",
 }
-# Of the management API, signed in by session: who reads, and who may try to write.
+# Who may POST to them, and does something (200, or 302 to somewhere else than a login).
+POSTS = {
+    "admin/": STAFF,
+    "admin/search/": STAFF,
+    "admin/logout/": SIGNED_IN + "-",
+    "admin/password_change/": STAFF,
+    "admin/auth/user/<id>/password/": "A",
+    "admin/auth/user/<path:object_id>/link/": "AO",
+    "admin/accounts/apikey/<path:object_id>/revoke/": "AO",
+    "admin/accounts/apikey/<path:object_id>/rotate/": "AO",
+    "admin/hooks/hookpolicy/try/": STAFF,
+    "admin/^(?P<app_label>accounts|auth|hooks|inference)/$": STAFF,
+    "console/logout/": SIGNED_IN + "-",
+    "favicon.ico": SIGNED_IN + "-",  # leads elsewhere
+    "": SIGNED_IN + "-",
+}
+# Of the management API, signed in by session: who reads, and who writes by each method that there is.
 API = {
     "schema": (SIGNED_IN + "-", ""),
     "records": (SIGNED_IN, ""),
     "requests": (SIGNED_IN, ""),
-    "requests/record_id/cancel": ("", SIGNED_IN),  # which finds his own alone
+    "requests/record_id/cancel": ("", ""),  # nothing runs: 404 for everybody
     "usage": (SIGNED_IN, ""),
+    "maintenance": (STAFF, "AO"),
     "models": ("AO", "AO"),
     "models/row_id": ("AO", "AO"),
     "models/row_id/status": ("AO", ""),
     "models/row_id/load": ("", "AO"),
     "models/row_id/unload": ("", "AO"),
+    "prices": ("AO", "AO"),
+    "prices/changes": ("AO", ""),
+    "prices/price_id": ("AO", "AO"),
     "hook-policies": ("A", "A"),
     "hook-policies/reorder": ("", "A"),
     "hook-policies/try": ("", "A"),
@@ -84,6 +133,10 @@ API = {
     "hook-policies/changes": ("A", ""),
     "hook-policies/policy_id": ("A", "A"),
     "hook-policies/policy_id/changes": ("A", ""),
+    "hook-policies/policy_id/replays": ("A", "A"),
+    "hook-policies/policy_id/replays/replay_id": ("A", ""),
+    "hook-policies/policy_id/replays/replay_id/cancel": ("", "A"),
+    "hook-policies/policy_id/replays/replay_id/resume": ("", "A"),
     "webhooks": ("A", "A"),
     "webhooks/changes": ("A", ""),
     "webhooks/webhook_id": ("A", "A"),
@@ -93,17 +146,35 @@ API = {
     "users/user_id": ("AO", "AO"),
     "users/user_id/limits": ("AO", ""),
     "users/user_id/export": ("AO", ""),
+    "users/user_id/invitation": ("AO", "AO"),
+    "users/user_id/password-link": ("AO", "AO"),
+    "password-links": ("AO", ""),
     "users/user_id/erase": ("", "AO"),
     "teams": ("AO", "AO"),
     "teams/team_id": ("AO", "AO"),
     "teams/team_id/limits": ("AO", ""),
     "keys": (SIGNED_IN, SIGNED_IN),  # his own
-    "keys/key_id": ("AO", SIGNED_IN),  # another's is not there
+    "keys/key_id": ("AO", "AO"),  # another's is not there
     "keys/key_id/limits": ("AO", ""),
     "keys/key_id/rotate": ("", "AO"),
     "changes": ("AO", ""),
 }
-REFUSED = {302, 401, 403, 404, 405}
+# Methods of which that is not true.
+OTHERWISE = {("users/user_id/password-link", "POST"): "A"}
+# Bodies with which an operation comes as far as it can.
+BODIES: dict[tuple[str, str], Any] = {
+    ("users", "POST"): {"username": "fresh"},
+    ("users/user_id", "PATCH"): {"email": "x@example.org"},
+    ("users/user_id/erase", "POST"): {"confirm": "somebody-else"},
+    ("teams", "POST"): {"name": "fresh"},
+    ("teams/team_id", "PATCH"): {"name": "renamed"},
+    ("keys", "POST"): {"name": "fresh"},
+    ("keys/key_id", "PATCH"): {"name": "renamed"},
+    ("prices/price_id", "PATCH"): {"input_price": "2"},
+    ("hook-policies/policy_id", "PATCH"): {"name": "renamed"},
+}
+REFUSED = {401, 403, 404, 405}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def paths(patterns: Any = None, before: str = "") -> Iterator[tuple[str, str]]:
@@ -169,55 +240,142 @@ def address(written: str, things: dict[str, Any]) -> str:
     return "/" + concrete(written, things)
 
 
+def who_posts(written: str, name: str) -> str:
+    if not is_of_model(written):
+        return POSTS.get(written, "")
+    model, _, verb = name.rpartition("_")
+    looks, adds, deletes = MODELS[model or "_".join(written.split("/")[1:3])]
+    verbs = {"add": adds, "change": CHANGES.get(model, adds), "delete": deletes}
+    return verbs.get(verb, looks)
+
+
+def is_refused(response: Any) -> bool:
+    """Also sent to a login, or away from a page that is none."""
+    is_to_login = response.status_code == 302 and "/login/" in response["Location"]
+    return is_to_login or response.status_code in REFUSED
+
+
+def asked(client: Client, method: str, url: str, body: Any = None) -> Any:
+    """What a request is answered, of which nothing stays."""
+    with transaction.atomic():
+        if method == "POST" and not url.startswith("/api/"):
+            response = client.post(url, {"confirmed": "", "action": "", **(body or {})})
+        else:
+            sent = json.dumps({} if body is None else body)
+            response = client.generic(method, url, sent, content_type="application/json")
+        transaction.set_rollback(True)
+    return response
+
+
+@pytest.fixture(autouse=True)
+def signed_in_again(people: dict[str, Client]) -> Callable[[], None]:
+    """Who posts to a logout is out: his next request is with the session that he had."""
+    cookies = {role: dict(client.cookies) for role, client in people.items()}
+
+    def again() -> None:
+        for role, client in people.items():
+            client.cookies.clear()
+            client.cookies.update(cookies[role])
+
+    return again
+
+
 def test_every_path_is_read_by_whom_the_tables_say(people, things) -> None:
     wrong = []
     for written, name in paths():
         readers = who_reads(written, name)
         for letter, role in LETTERS.items():
-            status = people[role].get(address(written, things)).status_code
-            if (status == 200) != (letter in readers) or (letter not in readers and status not in REFUSED):
-                wrong.append((written, role, status))
+            response = people[role].get(address(written, things))
+            is_right = response.status_code == 200 if letter in readers else is_refused(response)
+            if not is_right and not (letter not in readers and response.status_code == 302):
+                wrong.append((written, role, response.status_code))
     assert not wrong
 
 
 def test_the_tables_have_nothing_that_is_not_there() -> None:
     written = [path for path, _ in paths()]
     assert set(PAGES) <= set(written)
+    assert set(POSTS) <= set(PAGES)
     assert set(API) == {api_name(path) for path in written if path.startswith(("api/", "^api/"))}
+    assert {name for name, _ in (*OTHERWISE, *BODIES)} <= set(API)
 
 
-@pytest.mark.parametrize("method", ["post", "patch", "delete", "put"])
+def test_every_page_is_posted_to_by_whom_the_tables_say(people, things, signed_in_again) -> None:
+    wrong = []
+    for written, name in paths():
+        if written.startswith(("api/", "^api/")) or name == "login":
+            continue  # signing in is for everybody to try
+        posters = who_posts(written, name)
+        for letter, role in LETTERS.items():
+            response = asked(people[role], "POST", address(written, things))
+            signed_in_again()
+            if name == "logout" and letter in posters:
+                assert response.status_code in (200, 302)
+            elif is_refused(response) != (letter not in posters):
+                wrong.append((written, role, response.status_code, posters))
+    assert not wrong
+
+
+def test_other_methods_of_pages_open_no_more_than_get_and_change_nothing(people, things) -> None:
+    """Django takes them for GET: who may not read is refused, who may everything changes nothing."""
+    before, wrong = picture(), []
+    for written, name in paths():
+        if written.startswith(("api/", "^api/")) or name in ("logout", "login"):
+            continue
+        readers, url = who_reads(written, name), address(written, things)
+        for method in ("PUT", "PATCH", "DELETE"):
+            for letter, role in LETTERS.items():
+                if letter in readers and (letter, method) != ("A", "DELETE"):
+                    continue
+                response = people[role].generic(method, url)
+                if letter not in readers and not (is_refused(response) or response.status_code == 302):
+                    wrong.append((written, method, role, response.status_code))
+    assert not wrong
+    assert picture() == before
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
 def test_every_operation_is_open_to_whom_the_tables_say(people, things, method) -> None:
+    """Allowed is what does something, or finds fault with the body; refused is 401, 403 or 404. A method
+    that a path has not is 405."""
     wrong = []
     for written, _ in paths():
         if not written.startswith(("api/", "^api/")):
             continue
-        _, writers = API[api_name(written)]
+        name, url = api_name(written), address(written, things)
+        view = resolve(url).func
+        is_there = hasattr(getattr(view, "cls", None), method.lower())
         for letter, role in LETTERS.items():
-            if letter in writers and method == "delete":
-                continue  # what is gone would be gone for the next one
-            call = getattr(people[role], method)
-            status = call(address(written, things), b"[]", content_type="application/json").status_code
-            if letter not in writers and status not in REFUSED:
-                wrong.append((written, role, status))
-            if letter in writers and status == 401:
-                wrong.append((written, role, status))
+            if not is_there and letter not in "K-":
+                continue
+            response = asked(people[role], method, url, BODIES.get((name, method)))
+            may = letter in OTHERWISE.get((name, method), API[name][1])
+            if not is_there:
+                is_right = response.status_code in ({401, 403, 405} if letter == "-" else {403, 405})
+            elif may:
+                is_right = response.status_code < 300 or response.status_code in (400, 409, 412)
+            else:
+                is_right = response.status_code in (401, 403, 404)
+            if not is_right:
+                wrong.append((written, role, response.status_code, response.content[:100]))
     assert not wrong
+
+
+def picture() -> dict[str, list[Any]]:
+    """All rows that there are, without sessions."""
+    kept = [model for model in apps.get_models() if model._meta.app_label != "sessions"]
+    return {
+        model._meta.label: list(model._base_manager.order_by("pk").values_list())
+        for model in kept
+        if model._meta.label != "accounts.AdministrativeChange"
+    }
 
 
 @pytest.mark.parametrize("role", ["auditor", "key owner", "nobody"])
 def test_who_may_change_nothing_changes_nothing(people, things, role) -> None:
-    def picture() -> dict[str, list[Any]]:
-        kept = [model for model in apps.get_models() if model._meta.app_label not in ("sessions",)]
-        return {
-            model._meta.label: list(model.objects.order_by("pk").values_list())
-            for model in kept
-            if model._meta.label != "accounts.AdministrativeChange"
-        }
-
     before = picture()
     for written, name in paths():
-        if name in ("logout", "login"):
+        if name in ("logout", "login", "account_logout", "account_login"):
             continue
         url = address(written, things)
         form = {"post": "yes", "confirmed": "1", "action": "delete_selected", "_selected_action": "1"}
@@ -230,9 +388,10 @@ def test_who_may_change_nothing_changes_nothing(people, things, role) -> None:
             "index",
             "app_list",
             "password_change_done",
+            "account_reauthenticate",
             "hooks_hookpolicy_try",
         )
-        assert status in REFUSED | {400, 415} or is_own or name.endswith(("_changelist", "_history")), (
+        assert status in REFUSED | {302, 400, 415} or is_own or name.endswith(("_changelist", "_history")), (
             url,
             status,
         )
@@ -310,3 +469,64 @@ def test_an_administrator_who_is_no_superuser_changes_none(people) -> None:
         sent = {"password1": "anything at all", "password2": "anything at all", "username": "root"}
         assert people["administrator"].post(url, sent).status_code == 403
     assert User.objects.get(pk=root.pk).password == root.password
+
+
+class TestTextOfOthers:
+    """Whoever holds a key reads what is kept under it, and no history tells of it."""
+
+    @pytest.fixture
+    def keeping(self, things) -> Any:
+        from accounts import services
+        from accounts.contracts import Policy
+
+        owner = User.objects.get(pk=things["user_id"])
+        return services.api_key_create(user=owner, name="keeps", policy=Policy(keeps_text=True))[0]
+
+    @pytest.mark.parametrize(("role", "may"), [("administrator", True), ("operator", False)])
+    def test_a_key_that_keeps_it_is_made_and_replaced_by_who_may_read_it(
+        self, people, things, keeping, role, may
+    ) -> None:
+        from accounts.models import ApiKey
+
+        made = ApiKey.objects.filter(name="made", keeps_text=True)
+        add, sent = reverse("admin:accounts_apikey_add"), {"name": "made", "scopes": ["inference"]}
+        form = {**sent, "user": things["user_id"], "keeps_text": "on"}
+        people[role].post(add, {**form, "submission_id": "1"})
+        assert made.exists() == may
+        body = {"name": "made", "user_id": things["user_id"], "keeps_text": True}
+        answer = people[role].post("/api/keys", body, content_type="application/json")
+        assert answer.status_code == (201 if may else 403)
+        for name, url in (
+            ("admin", reverse("admin:accounts_apikey_rotate", args=[keeping.pk])),
+            ("api", f"/api/keys/{keeping.pk}/rotate"),
+        ):
+            if name == "admin":
+                assert people[role].get(url).status_code == (200 if may else 403)
+            else:
+                answer = people[role].post(url, {}, content_type="application/json")
+                assert answer.status_code == (201 if may else 403)
+        other, _ = self.other(things)
+        answer = people[role].patch(
+            f"/api/keys/{other.pk}", {"keeps_text": True}, content_type="application/json"
+        )
+        assert answer.status_code == (200 if may else 403)
+        people[role].post(
+            reverse("admin:accounts_apikey_change", args=[other.pk]), {**sent, "keeps_text": "on"}
+        )
+        other.refresh_from_db()
+        assert other.keeps_text == may
+
+    def other(self, things: dict[str, Any]) -> Any:
+        from accounts import services
+
+        return services.api_key_create(user=User.objects.get(pk=things["user_id"]), name="other")
+
+    def test_his_own_is_anybodys_and_another_is_renamed_or_told_to_keep_none(
+        self, people, things, keeping
+    ) -> None:
+        body = {"name": "own", "keeps_text": True}
+        operator = people["operator"]
+        assert operator.post("/api/keys", body, content_type="application/json").status_code == 201
+        for change in ({"name": "renamed"}, {"keeps_text": False}):
+            answer = operator.patch(f"/api/keys/{keeping.pk}", change, content_type="application/json")
+            assert answer.status_code == 200

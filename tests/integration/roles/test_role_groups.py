@@ -7,7 +7,7 @@ from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 
-from accounts.models import AdministrativeChange
+from accounts.models import AdministrativeChange, RoleGroup
 from accounts.role_groups import role_groups_ensure, role_set
 from accounts.roles import ROLE_RIGHTS, Role, role_permissions
 
@@ -71,3 +71,66 @@ def test_a_superuser_stays_one() -> None:
 def test_nobody_of_that_name_is_told() -> None:
     with pytest.raises(CommandError, match="no user 'bob'"):
         call_command("role", "bob", "auditor")
+
+
+class TestAGroupOfSomebodysOwn:
+    """One that had a role's name before there were roles."""
+
+    @pytest.fixture
+    def own(self) -> Group:
+        Group.objects.filter(name__in=[role.value for role in Role]).delete()
+        group = Group.objects.create(name="operator")
+        group.permissions.add(*Permission.objects.filter(codename__in=("view_team", "delete_session")))
+        user = User.objects.create_user("ann", is_staff=True)
+        user.groups.add(group)
+        return group
+
+    def test_keeps_members_and_rights_and_gives_none(self, own, caplog) -> None:
+        for _ in range(2):
+            role_groups_ensure()
+        own.refresh_from_db()
+        assert own.name == "operator (own)"
+        ann = User.objects.get(username="ann")
+        assert ann.get_all_permissions() == {"accounts.view_team", "sessions.delete_session"}
+        made = Group.objects.get(name="operator")
+        assert (made.pk != own.pk, made.user_set.count()) == (True, 0)
+        assert rights(Role.OPERATOR) == role_permissions(Role.OPERATOR)
+        change = AdministrativeChange.objects.get(
+            subject_id=own.pk, changes__has_key="name", action="changed"
+        )
+        assert (change.subject_kind, change.changes) == ("group", {"name": ["operator", "operator (own)"]})
+        assert [record.args[1] for record in caplog.records] == ["operator (own)"]
+
+    def test_whose_new_name_is_taken_gets_the_next_one(self, own) -> None:
+        Group.objects.create(name="operator (own)")
+        role_groups_ensure()
+        own.refresh_from_db()
+        assert own.name == "operator (own 2)"
+
+    def test_is_told_from_the_groups_of_versions_that_did_not_write_down_theirs(self, own) -> None:
+        """What the migration takes for ours: exactly a role's rights on the tables of its day."""
+        from importlib import import_module
+
+        from django.db import connection
+
+        adopt = import_module("accounts.migrations.0015_role_groups").adopt_groups
+        role_groups_ensure()
+        before = {role: Group.objects.get(name=role.value).pk for role in Role}
+        RoleGroup.objects.all().delete()
+        auditors = Group.objects.get(name="auditor")
+        auditors.permissions.remove(Permission.objects.get(codename="view_team"))
+        Group.objects.get(name="key owner").permissions.add(Permission.objects.get(codename="view_team"))
+        with connection.schema_editor() as editor:
+            adopt(apps, editor)
+        assert set(RoleGroup.objects.values_list("role", flat=True)) == {"administrator", "operator"}
+        role_groups_ensure()
+        after = {role: Group.objects.get(name=role.value).pk for role in Role}
+        assert {role for role in Role if after[role] != before[role]} == {Role.AUDITOR, Role.KEY_OWNER}
+
+    def test_a_role_that_was_renamed_is_the_role_again(self) -> None:
+        role_groups_ensure()
+        group = Group.objects.get(name="auditor")
+        Group.objects.filter(pk=group.pk).update(name="watcher")
+        role_groups_ensure()
+        group.refresh_from_db()
+        assert group.name == "auditor"

@@ -67,6 +67,46 @@ def test_outcomes_in_alerts_are_ours() -> None:
     assert named <= {outcome.value for outcome in Outcome}
 
 
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no Prometheus on this machine")
+def test_prometheus_understands_rules_configuration_and_what_the_board_asks(tmp_path: Path) -> None:
+    queries = [target["expr"] for panel in panels() for target in panel["targets"]]
+    filled = [
+        query.replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*")
+        for query in queries
+    ]
+    asked = [{"record": f"board:query_{place}", "expr": query} for place, query in enumerate(filled)]
+    assert not any("$" in query for query in filled)
+    board = tmp_path / "board.yml"
+    board.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": asked}]}))
+    for command in (
+        ["rules", board],
+        ["rules", FOLDER / "alerts.yml"],
+        ["config", FOLDER / "prometheus.yml"],
+    ):
+        done = subprocess.run(
+            ["promtool", "check", *map(str, command)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_has_all_that_the_service_needs() -> None:
+    root = FOLDER.parents[1]
+    text = (FOLDER / "Containerfile").read_text()
+    copied = {
+        name for line in re.findall(r"^COPY --chown=skippy (.+) \S+$", text, re.M) for name in line.split()
+    }
+    assert copied and all((root / name).exists() for name in copied)
+    ignored = set((FOLDER / "Containerfile.dockerignore").read_text().split())
+    assert not copied & ignored
+    # What is at the top of the checkout is copied, or left out on purpose.
+    left_out = {"tests", "benchmarks", "docs", "README.md", "CHANGELOG.md"}
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False).stdout
+    if not listed:
+        pytest.skip("not a checkout of git")
+    tracked = {line.partition("/")[0] for line in listed.splitlines() if not line.startswith(".")}
+    assert tracked <= copied | left_out
+
+
 def test_panels_lie_beside_each_other() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in panels():

@@ -17,12 +17,14 @@ from hooks.store import PolicyStore
 from hooks.webhooks.caller import HttpWebhookCaller
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
+from inference.domain.maintenance import OPEN, Maintenance
 from inference.ledger.generation_ledger import GenerationLedger
 from inference.ledger.live_listener import LiveListener
 from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.policy_observer import PolicyObserver
 from skippy_site.hook_desk import PolicyFeed
 from skippy_site.lifespan import SiteLifespan
+from skippy_site.maintenance import MaintenanceWatch
 from tests.record_stores import MemoryStore
 from tests.scripted_engine import ScriptedHandle
 from tests.unit.api.conftest import Site
@@ -33,6 +35,10 @@ CHAT = b'{"model":"scripted","messages":[{"role":"user","content":"x"}]}'
 
 async def away() -> None:
     raise ServiceUnavailable("away")
+
+
+async def no_maintenance() -> Maintenance:
+    return OPEN
 
 
 async def no_policies() -> PolicySnapshot:
@@ -82,6 +88,9 @@ def make_lifespan(
         live_listener=LiveListener({"host": str(folder)}, ledger.live),
         policy_store=store,
         policy_feed=PolicyFeed(store, caller, PolicyObserver(site.metrics.policies, site)),
+        maintenance_watch=MaintenanceWatch(
+            OPEN, what="notes", read=no_maintenance, parameters={"host": str(folder)}, channel="none"
+        ),
         prepare_database=away,
     )
 

@@ -1,0 +1,1 @@
+"""How the admin writes dates: as all other pages do."""

@@ -1,0 +1,1 @@
+"""The formats of pages in English."""

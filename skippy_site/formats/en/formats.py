@@ -1,0 +1,9 @@
+"""Read by Django (FORMAT_MODULE_PATH). Times in the admin are UTC, and say so."""
+
+from __future__ import annotations
+
+DATE_FORMAT = "Y-m-d"
+TIME_FORMAT = "H:i:s"
+DATETIME_FORMAT = r"Y-m-d H:i:s \U\T\C"
+SHORT_DATE_FORMAT = DATE_FORMAT
+SHORT_DATETIME_FORMAT = DATETIME_FORMAT

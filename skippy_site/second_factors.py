@@ -1,0 +1,26 @@
+"""How secrets of second factors are kept: as those of webhooks, under a key of their own."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from hooks.secrets import SecretBox, SecretUnreadable
+
+_USE = b"skippy: secrets of second factors"
+
+
+class FactorBox:
+    """What `settings.SECOND_FACTOR_BOX` names."""
+
+    def __init__(self) -> None:
+        self._box = SecretBox(settings.SECRET_KEY, older=settings.SECRET_KEY_FALLBACKS, use=_USE)
+
+    def seal(self, secret: str) -> str:
+        return self._box.seal(secret)
+
+    def open(self, sealed: str) -> str:
+        """Raises ValueError where it was sealed with another key."""
+        try:
+            return self._box.open(sealed, owner="of second factors")
+        except SecretUnreadable:
+            raise ValueError("sealed with another secret key") from None
