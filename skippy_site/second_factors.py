@@ -18,6 +18,13 @@ class FactorBox:
     def seal(self, secret: str) -> str:
         return self._box.seal(secret)
 
+    def sealed_anew(self, sealed: str) -> str | None:
+        """Under the present key; None where it is that already. Raises ValueError as `open` does."""
+        try:
+            return self._box.sealed_anew(sealed, owner="of second factors")
+        except SecretUnreadable:
+            raise ValueError("sealed with another secret key") from None
+
     def open(self, sealed: str) -> str:
         """Raises ValueError where it was sealed with another key."""
         try:
