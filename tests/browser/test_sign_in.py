@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accounts.models import SignInAttempts
+from accounts.role_groups import role_groups_ensure
 from tests.browser.conftest import DESKTOP, PASSWORD, PHONE, serious_faults
 from tests.totp_app import TotpApp
 
@@ -127,3 +128,22 @@ def test_every_page_fits_and_axe_finds_nothing_serious(root, watched, shot, brow
     assert number == 5
     looked_at("too-many")
     context.close()
+
+
+def test_by_a_provider_and_back(transactional_db, browser, live_server, settings, shot) -> None:
+    from tests.integration.sign_in.test_provider import ANN, configure
+    from tests.oidc_provider import oidc_provider
+
+    role_groups_ensure()
+    with oidc_provider() as provider:
+        provider.person = dict(ANN)
+        configure(settings, provider, oidc_creates_users="yes")
+        context = browser.new_context(viewport=DESKTOP, base_url=live_server.url)
+        page = context.new_page()
+        page.goto("/console/requests/")
+        shot(page, "login-with-provider")
+        assert serious_faults(page) == []
+        page.get_by_role("button", name="Log in with Our provider").click()
+        page.wait_for_url("**/console/requests/")
+        assert page.locator(".who-name").inner_text() == "ann"
+        context.close()

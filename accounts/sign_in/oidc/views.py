@@ -9,7 +9,7 @@ from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from django.conf import settings
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -40,7 +40,13 @@ def _answered(request: HttpRequest, view: Any) -> HttpResponseBase:
 @require_POST
 @never_cache
 def to_provider(request: HttpRequest) -> HttpResponseBase:
-    return _answered(request, OAuth2LoginView)
+    """A page that leads on, and no redirect: our policy lets forms go nowhere but here, and browsers hold
+    that against where a form's answer leads, too."""
+    answer = _answered(request, OAuth2LoginView)
+    if not isinstance(answer, HttpResponseRedirect):
+        return answer
+    told = {"url": answer.url, "provider_name": settings.PROVIDER_NAME}
+    return render(request, "console/account/to_provider.html", told)
 
 
 @require_GET
