@@ -1,4 +1,4 @@
-"""Paths of models under /api/. A trailing slash is accepted and redirected nowhere."""
+"""Paths of models and their prices under /api/. A trailing slash is accepted and redirected nowhere."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from inference.models_api.models import (
     ModelUnloadView,
     ModelView,
 )
+from inference.models_api.prices import PriceHistoryView, PricesView, PriceView
 
 # As many digits as an id in the database can have.
 _ID = r"[0-9]{1,18}"
@@ -23,4 +24,7 @@ urlpatterns = [
     re_path(rf"^models/(?P<row_id>{_ID})/status/?$", ModelStatusView.as_view()),
     re_path(rf"^models/(?P<row_id>{_ID})/load/?$", ModelLoadView.as_view()),
     re_path(rf"^models/(?P<row_id>{_ID})/unload/?$", ModelUnloadView.as_view()),
+    re_path(r"^prices/?$", PricesView.as_view()),
+    re_path(r"^prices/changes/?$", PriceHistoryView.as_view()),
+    re_path(rf"^prices/(?P<price_id>{_ID})/?$", PriceView.as_view()),
 ]

@@ -198,7 +198,9 @@ class Deployment:
             self._console.block(
                 [
                     "First start: an administrator and an API key were made.",
-                    "They are shown this once and stored nowhere in readable form.",
+                    "They are shown this once, and we keep them nowhere in readable form. Where a log keeps",
+                    "these lines (systemd, containers), set another password: manage.py password_link "
+                    f"{made.username}",
                     "",
                     f"console    {self.base_url}/console/",
                     f"user       {made.username}",

@@ -108,6 +108,7 @@ def things(people: dict[str, Client]) -> dict[str, Any]:
         "webhook_id": webhook.pk,
         "replay_id": replay.pk,
         "row_id": model.pk,
+        "price_id": price.pk,
         "record_id": made.pk,
         "kind": "models",
         "accounts_apikey": key.pk,

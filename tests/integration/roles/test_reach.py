@@ -123,6 +123,9 @@ API = {
     "models/row_id/status": ("AO", ""),
     "models/row_id/load": ("", "AO"),
     "models/row_id/unload": ("", "AO"),
+    "prices": ("AO", "AO"),
+    "prices/changes": ("AO", ""),
+    "prices/price_id": ("AO", "AO"),
     "hook-policies": ("A", "A"),
     "hook-policies/reorder": ("", "A"),
     "hook-policies/try": ("", "A"),
@@ -167,6 +170,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("teams/team_id", "PATCH"): {"name": "renamed"},
     ("keys", "POST"): {"name": "fresh"},
     ("keys/key_id", "PATCH"): {"name": "renamed"},
+    ("prices/price_id", "PATCH"): {"input_price": "2"},
     ("hook-policies/policy_id", "PATCH"): {"name": "renamed"},
 }
 REFUSED = {401, 403, 404, 405}
