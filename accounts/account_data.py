@@ -23,7 +23,11 @@ from accounts.personal_data import DataPage, DataSubject
 PAGE = 500
 ERASED = "(erased)"
 # Columns of a user and of a key that say something of the person.
-_PERSONAL = {"user": ("username", "email", "first_name", "last_name"), "api_key": ("name",)}
+_PERSONAL = {
+    "user": ("username", "email", "first_name", "last_name"),
+    "api_key": ("name",),
+    "sign_in": ("address",),
+}
 _KEPT_OF_KEYS = (
     "id",
     "name",

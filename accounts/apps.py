@@ -17,7 +17,9 @@ class AccountsConfig(AppConfig):
         from accounts.audit import audit_accounts
         from accounts.password_links import user_saved
         from accounts.role_groups import role_groups_ensure
+        from accounts.sign_in.events import listen
 
         audit_accounts()
+        listen()
         post_migrate.connect(role_groups_ensure, dispatch_uid="role-groups")
         post_save.connect(user_saved, sender=get_user_model(), dispatch_uid="password-links")

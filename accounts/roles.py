@@ -51,6 +51,7 @@ ROLE_RIGHTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     # For whom: accounts.password_link_rights.
     "accounts.passwordlink": _WRITTEN,
     "accounts.rolegroup": _READ,
+    "accounts.signinattempts": _OF_NOBODY,
     "accounts.team": _WRITTEN,
     "accounts.userpolicy": _WRITTEN,
     "admin.logentry": _READ,

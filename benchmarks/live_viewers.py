@@ -38,10 +38,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import cpu_per_token  # noqa: E402
 from cpu_per_token import Meter, count_frames, streaming  # noqa: E402
 from servers import CHECKOUT, Server, Sizes, start_ours, write_results  # noqa: E402
 
 SETTLE_S = 2.0
+START_PATIENCE_S = 120.0
 MAX_UNREAD = 3
 _SESSION = """
 from django.contrib.auth import get_user_model
@@ -212,6 +214,7 @@ def resident_kb(server: Server) -> int:
 
 
 async def measure(server: Server, home: Path, args: Namespace) -> dict[str, Any]:
+    cpu_per_token.PATIENCE_S = START_PATIENCE_S
     meter, session = Meter(home), session_of(home)
     await count_frames(server, args.streams)
     rounds, seen = [], []

@@ -30,11 +30,11 @@ class SecretUnreadable(Exception):
 
 
 class SecretBox:
-    """Encrypts with the service's secret, decrypts also with `older` ones of it."""
+    """Encrypts with the service's secret, decrypts also with `older` ones of it. `use` names what for."""
 
-    def __init__(self, service_secret: str, older: Sequence[str] = ()) -> None:
-        self._newest = _cipher(service_secret)
-        self._cipher = MultiFernet([_cipher(secret) for secret in (service_secret, *older)])
+    def __init__(self, service_secret: str, older: Sequence[str] = (), *, use: bytes = _USE) -> None:
+        self._newest = _cipher(service_secret, use)
+        self._cipher = MultiFernet([_cipher(secret, use) for secret in (service_secret, *older)])
 
     def seal(self, secret: str) -> str:
         """What may be stored: ASCII, another text each time."""
@@ -60,8 +60,8 @@ class SecretBox:
         return "<SecretBox>"
 
 
-def _cipher(service_secret: str) -> Fernet:
+def _cipher(service_secret: str, use: bytes) -> Fernet:
     if not service_secret:
         raise ValueError("the service's secret is empty")
-    key = HKDF(SHA256(), length=32, salt=None, info=_USE).derive(service_secret.encode())
+    key = HKDF(SHA256(), length=32, salt=None, info=use).derive(service_secret.encode())
     return Fernet(base64.urlsafe_b64encode(key))

@@ -38,6 +38,15 @@ def policy_names() -> dict[int, str]:
     return dict(HookPolicy.objects.order_by("order", "pk").values_list("pk", "name"))
 
 
+def webhooks_told() -> list[str]:
+    """Each webhook with what its rights say is sent to it, for people. Not its URL, which may be a secret."""
+    told = []
+    for row in Webhook.objects.order_by("name"):
+        parts = ", ".join(row.parts) or "nothing of the request"
+        told.append(f"to {row.name} {parts}")
+    return told
+
+
 def policies_missing(rows: Sequence[HookPolicy]) -> list[tuple[HookPolicy, list[str]]]:
     """Each row with what its scope names in vain, as "scope.models: tiny": a model that has another id now,
     a team that is gone. A fixed number of queries for however many rows."""

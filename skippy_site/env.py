@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from inference.admission.concurrency import ConcurrencySettings
 from inference.admission.queue import default_max_queue
-from skippy_site.door_settings import DoorSettings
 from skippy_site.engine_settings import engine_config
+from skippy_site.sign_in_settings import SignInSettings
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=10)]
@@ -29,7 +29,7 @@ class EnvironmentProblem(Exception):
     """A setting that cannot be used; the message is one line that names it."""
 
 
-class Environment(DoorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Environment(SignInSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. The environment's name is the field's in upper case after SKIPPY_, except for
     the three URLs, which keep the names that everybody knows."""
 
@@ -275,6 +275,7 @@ class Environment(DoorSettings, frozen=True, kw_only=True, forbid_unknown_fields
         self.check_speculation()
         self.check_hooks()
         self.check_doors()
+        self.check_sign_in()
         engine_config(self)
 
     @property

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from accounts.models import ApiKey
 from hooks.contracts.refusals import InvalidField
 from hooks.contracts.view import HookCaller, RequestView
+from hooks.contracts.webhook_settings import WebhookSettings
+from hooks.selectors import policy_snapshot_read
+from hooks.services.trial_desk import SaidAnswer
+from hooks.webhooks.caller import HttpWebhookCaller
 from inference.domain.errors import InvalidRequest, ModelNotFound
 from inference.hooking.views import request_view
 from inference.model_rows.selectors import model_row_named
+from skippy_site.said_answers import SaidWindow
+from skippy_site.webhooks import make_webhook_caller
 from skippy_site.wire_readers import WIRE_READERS
 
 _NO_KEY = 0
@@ -58,6 +66,24 @@ class SiteTrialDesk:
             team_id=None if team is None else team.pk,
             team_name="" if team is None else team.name,
         )
+
+    def answer(self, said: SaidAnswer, *, held_chars: int | None) -> SaidWindow:
+        return SaidWindow(
+            said.content, said.calls, said.reasoning, chunk_chars=said.chunk_chars, held_chars=held_chars
+        )
+
+    def webhooks(self) -> AbstractAsyncContextManager[HttpWebhookCaller]:
+        return _calling(policy_snapshot_read().webhooks.values())
+
+
+@asynccontextmanager
+async def _calling(webhooks: Iterable[WebhookSettings]) -> AsyncIterator[HttpWebhookCaller]:
+    caller = make_webhook_caller(settings.ENVIRONMENT)
+    caller.use(webhooks)
+    try:
+        yield caller
+    finally:
+        await caller.close()
 
 
 def _model_id(name: str) -> str:

@@ -47,6 +47,7 @@ PLACES: tuple[PlaceGroup, ...] = (
             Place("My keys", "console:keys", "vpn_key"),
             Place("Playground", "console:playground", "forum"),
             Place("First request", "console:start", "rocket_launch"),
+            Place("Your account", "account", "manage_accounts"),
         ),
     ),
     PlaceGroup(

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from hooks.contracts.view import OutputText, RequestView
 from hooks.replaying import Gap, PastText
 from inference.domain.errors import SkippyError
-from inference.domain.message_deltas import (
-    ContentDelta,
-    MessageDelta,
-    ReasoningDelta,
-    ToolCallArguments,
-    ToolCallBegin,
-    ToolCallEnd,
-)
 from inference.hooking.views import request_view
-from inference.parsing.output_window import OutputWindow
+from skippy_site.said_answers import Call, output_text
 from skippy_site.wire_readers import WIRE_READERS
 
 # Where calls may begin: a line for each (inference/api/answer_keeper.py).
 _CALL = re.compile(r"^([^\s(]{1,128})\(", re.MULTILINE)
 _MAX_STARTS = 200
 _DECODER = json.JSONDecoder()
-Call = tuple[str, str]
 
 
 def past_text(
@@ -49,21 +39,6 @@ def past_text(
         gap = Gap.UNREADABLE.value
     output, output_gap = _output(view, answer, finish_reason=finish_reason, is_stored=is_stored)
     return PastText(None if gap else view, gap, output, output_gap)
-
-
-def output_text(content: str, calls: Sequence[Call] = (), reasoning: str = "") -> OutputText:
-    """A whole answer as policies at its end see it."""
-    window = OutputWindow(held_chars=None)
-    deltas: list[MessageDelta] = [ReasoningDelta(reasoning), ContentDelta(content)]
-    for index, (name, arguments) in enumerate(calls):
-        deltas += [
-            ToolCallBegin(index, f"call_{index}", name),
-            ToolCallArguments(index, arguments),
-            ToolCallEnd(index),
-        ]
-    window.push(deltas)
-    window.close()
-    return window.view(0)
 
 
 def _output(

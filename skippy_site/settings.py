@@ -13,6 +13,7 @@ from skippy_site import content_security, drf, theme
 from skippy_site.env import read_environment
 from skippy_site.logging import logging_configuration
 from skippy_site.secret import secret_key
+from skippy_site.sign_in_settings import sign_in_settings
 from skippy_site.state import CHECKOUT, StateFolder
 from skippy_site.supervisor.discovery import service_urls
 
@@ -61,6 +62,7 @@ MIDDLEWARE = [
     "accounts.middleware.actor_middleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "accounts.sign_in.gate.SignInGate",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -104,6 +106,7 @@ PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.KeyHolder",
     "accounts.account_data.PasswordLinkHolder",
     "accounts.account_data.AccountHolder",
+    "accounts.sign_in.personal_data.SignInHolder",
     "accounts.account_data.HistoryHolder",
     "hooks.personal_data.ReplayHolder",
     "inference.usage.personal_data.EventHolder",
@@ -145,6 +148,10 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "sessions-clear": {"task": "accounts.tasks.sessions_clear", "schedule": timedelta(days=1)},
+    "sign-in-attempts-expire": {
+        "task": "accounts.tasks.sign_in_attempts_expire",
+        "schedule": timedelta(hours=6),
+    },
     "record-partitions-ensure": {
         "task": "inference.tasks.record_partitions_ensure",
         "schedule": timedelta(hours=6),
@@ -199,11 +206,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-# Signing in is a page of the console with allauth behind it; what of allauth is in no urls.py is not there.
-ACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_LOGIN_METHODS = {"username"}
-ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
-LOGIN_URL = "console:login"
+vars().update(sign_in_settings(ENVIRONMENT))
+LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "console:usage"
 
 if ENVIRONMENT.email_url:

@@ -24,7 +24,8 @@ class ScriptedExchange:
     def __init__(self, *, points: Sequence[HookPoint] = ALL_BUT_OUTPUT) -> None:
         self.points = frozenset(points)
         self.window_rules: Sequence[WindowRule] = (WindowRule(),)
-        self.held_chars = 0
+        self.held_chars = self.seen_chars = 0
+        self.only_observes_output = False
         self.change: Callable[[RequestView], RequestView] = lambda view: view
         self.prefill: Verdicts = lambda choice: GenerationVerdict()
         self.window: Verdicts = lambda choice: GenerationVerdict()

@@ -22,6 +22,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.html import format_html
 
 from accounts import services
 from accounts.admin.limit_fieldset import LIMIT_FIELDSET, USE_FIELDSET
@@ -119,7 +120,7 @@ class ApiKeyAdmin(HistoryPage, PageAdmin):
 
     @admin.display(description="key", ordering="visible_prefix")
     def key(self, obj: ApiKey) -> str:
-        return obj.masked
+        return format_html('<span class="masked">{}</span>', obj.masked)
 
     @admin.display(description="used now")
     def used_of_limits(self, obj: ApiKey) -> str:
@@ -294,8 +295,6 @@ class ApiKeyAdmin(HistoryPage, PageAdmin):
         context = {"title": "Copy the new API key now", "original": row, "minted": minted}
         response = self._page(request, "key_shown_once.html", context)
         response["Cache-Control"] = "no-store, private"
-        # With `no-referrer` the page's own forms (log out) would come from nowhere, and be refused.
-        response["Referrer-Policy"] = "strict-origin"
         return response
 
     def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:

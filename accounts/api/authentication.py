@@ -21,8 +21,13 @@ from accounts.contracts import KeyState
 from accounts.last_used import api_keys_last_used_write
 from accounts.models import ApiKey
 from accounts.refusals import KEY_REFUSALS
+from accounts.sign_in.second_factor import is_factor_missing
 
 failed_attempts = FailedAttempts()
+NO_FACTOR = (
+    "Your account needs a second factor, and this session was begun without it. "
+    "Set one up under /console/account/security/, and log in with it."
+)
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)
 
 
@@ -62,6 +67,8 @@ class AdminSession(SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, None] | None:
         found: tuple[Any, None] | None = super().authenticate(request)
         if found is not None:
+            if is_factor_missing(found[0], request._request.session):
+                raise PermissionDenied(NO_FACTOR)
             request._request.api_caller = caller_by_session(found[0])
         return found
 

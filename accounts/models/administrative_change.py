@@ -20,6 +20,8 @@ class ChangeAction(models.TextChoices):
     ERASED = "erased"
     CANCELLED = "cancelled"
     REPLAYED = "replayed"
+    SIGNED_IN = "signed in"
+    USED = "used"
 
 
 class AdministrativeChange(models.Model):

@@ -9,68 +9,27 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-from django import forms
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.views.decorators.cache import never_cache
-from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminSelectWidget,
-)
 
 from hooks.admin.carried_draft import carried_draft
-from hooks.admin.form_fields import WrittenJsonField
 from hooks.admin.policy_form import HookPolicyForm
+from hooks.admin.trial_form import STREAM, TrialForm
 from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.refusals import HookRefusal
 from hooks.contracts.view import RequestView, TextPart
-from hooks.selectors import policies_for_trial, policy_names
-from hooks.services.trial import Trial, firings_decided, policy_try
-from hooks.services.trial_desk import ENDPOINTS, trial_desk
+from hooks.contracts.webhooks import WebhookCaller
+from hooks.selectors import policies_for_trial
+from hooks.services.trial import Trial, TrialResult, firings_decided, policy_try
+from hooks.services.trial_desk import trial_desk
 
 MAX_DIFF_LINES = 2000
-_EXAMPLE = {"model": "the-model", "messages": [{"role": "user", "content": "Hello!"}]}
-_MAX_ID = 2**63 - 1
-
-
-class TrialForm(forms.Form):
-    """Its fields begin with `trial-`, beside those of the policy that is carried along."""
-
-    prefix = "trial"
-    endpoint = forms.ChoiceField(
-        choices=[(one, one) for one in ENDPOINTS], widget=UnfoldAdminSelectWidget, initial=ENDPOINTS[0]
-    )
-    body = WrittenJsonField(label="Request", help_text="The body, as clients send it.", initial=_EXAMPLE)
-    user_id = forms.IntegerField(
-        required=False, min_value=1, max_value=_MAX_ID, widget=UnfoldAdminIntegerFieldWidget,
-        label="As the user (number)", help_text="Empty: you.",
-    )  # fmt: skip
-    key_id = forms.IntegerField(
-        required=False, min_value=1, max_value=_MAX_ID, widget=UnfoldAdminIntegerFieldWidget,
-        label="With the key (number)", help_text="Empty: none.",
-    )  # fmt: skip
-    enforce = forms.TypedMultipleChoiceField(
-        required=False, coerce=int, widget=UnfoldAdminCheckboxSelectMultipleWidget,
-        label="Try as if they were enforced",
-        help_text="The others are asked in their mode; those that are off are not.",
-    )  # fmt: skip
-
-    field_order: ClassVar = ["body", "endpoint", "user_id", "key_id", "enforce"]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["enforce"].choices = list(policy_names().items())  # type: ignore[attr-defined]
-
-    def clean_body(self) -> dict[str, Any]:
-        body = self.cleaned_data["body"]
-        if not isinstance(body, dict):
-            raise forms.ValidationError("A request is a JSON object.")
-        return body
 
 
 @never_cache
@@ -81,7 +40,13 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
     given = request.POST
     is_sent = "trial-body" in given
     draft_form, carried = carried_draft(request)
-    form = TrialForm(given) if is_sent else TrialForm(initial=_initial(request))
+    # Who may not say whom policies call may not have them called, either.
+    may_ask = model_admin.has_change_permission(request)
+    form = TrialForm(
+        given if is_sent else None,
+        initial=None if is_sent else _initial(request),
+        may_ask_webhooks=may_ask,
+    )
     result = view = None
     if form.is_valid() and (draft_form is None or draft_form.is_valid()):
         try:
@@ -92,7 +57,8 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
         else:
             view = trial.request
             # On a loop of its own: this thread has none, and conditions may take their time.
-            result = asyncio.run(policy_try(trial=trial, policies=policies))
+            webhooks = trial_desk().webhooks() if form.cleaned_data.get("asks_webhooks") else None
+            result = asyncio.run(_tried(trial, policies, webhooks))
     context = {
         **model_admin.admin_site.each_context(request),
         "title": "Try policies on a request",
@@ -102,10 +68,20 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
         "draft": draft_form,
         "draft_errors": {} if draft_form is None else draft_form.errors,
         "result": result,
+        "was_asked": form.is_bound and bool(form.data.get("trial-asks_webhooks")) and may_ask,
         "firings": [] if result is None else firings_decided(result),
         "lines": [] if result is None or view is None else changed_lines(view, result.effective),
     }
     return TemplateResponse(request, "admin/hooks/trial.html", context)
+
+
+async def _tried(
+    trial: Trial, policies: list[Policy], webhooks: AbstractAsyncContextManager[WebhookCaller] | None
+) -> TrialResult:
+    if webhooks is None:
+        return await policy_try(trial=trial, policies=policies)
+    async with webhooks as caller:
+        return await policy_try(trial=trial, policies=policies, webhooks=caller)
 
 
 def _initial(request: HttpRequest) -> dict[str, Any]:
@@ -118,7 +94,18 @@ def _trial(form: TrialForm, request: HttpRequest) -> Trial:
     given, desk = form.cleaned_data, trial_desk()
     view, model = desk.view(given["endpoint"], given["body"])
     user_id = given["user_id"] or int(request.user.pk or 0)
-    return Trial(caller=desk.caller(user_id=user_id, key_id=given["key_id"]), model=model, request=view)
+    answer, is_stream = form.answer, given["answer_kind"] == STREAM
+    return Trial(
+        caller=desk.caller(user_id=user_id, key_id=given["key_id"]),
+        model=model,
+        request=view,
+        first_token=form.first_token,
+        window=given["window"],
+        answer=None
+        if answer is None
+        else lambda held: desk.answer(answer, held_chars=held if is_stream else None),
+        outcome=form.terminal_outcome,
+    )
 
 
 def _policies(enforced: list[int], draft_form: HookPolicyForm | None) -> list[Policy]:

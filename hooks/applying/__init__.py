@@ -9,5 +9,13 @@ request   one action on a request              output    one action on text of a
 from hooks.applying.output import OutputDraft, apply_to_output, output_draft
 from hooks.applying.refusal import ActionRefused
 from hooks.applying.request import apply_to_request
+from hooks.applying.texts import MaskIncomplete
 
-__all__ = ["ActionRefused", "OutputDraft", "apply_to_output", "apply_to_request", "output_draft"]
+__all__ = [
+    "ActionRefused",
+    "MaskIncomplete",
+    "OutputDraft",
+    "apply_to_output",
+    "apply_to_request",
+    "output_draft",
+]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from hooks.contracts.actions import Action, MaskText, ReplaceText, TextTarget
 from hooks.contracts.decisions import TextEdit
 from hooks.contracts.view import OutputText
-from hooks.matching import Mask, Readings, mask_compiled
+from hooks.matching import mask_compiled
 from hooks.matching.edited_text import EditedText, Replacement
-from hooks.matching.spans import joined
 
 TextPlace = tuple[TextTarget, int | None]
 """Which of its texts: the content, the thinking, or the arguments of the call of this index."""
@@ -69,18 +68,11 @@ def _masked(draft: OutputDraft, action: MaskText) -> OutputDraft:
         target, _ = place
         if target not in action.targets or not text.text:
             continue
-        found = _found(mask, text.readings, target)
+        # Arguments come without the escapes of their own strings; such a string may be JSON, too.
+        found = [Replacement(*span, mask.replacement) for span in mask.spans_either_way(text.readings)]
         if found:
             draft = draft.with_text(place, text.replaced(found))
     return draft
-
-
-def _found(mask: Mask, readings: Readings, target: TextTarget) -> list[Replacement]:
-    spans = mask.spans_in(readings)
-    if target is TextTarget.ARGUMENTS and "\\" in readings.text:
-        # Arguments come without the escapes of their own strings; such a string may be JSON, too.
-        spans = joined([*spans, *mask.spans_in(readings, is_json=True)])
-    return [Replacement(*span, mask.replacement) for span in spans]
 
 
 def _replaced(draft: OutputDraft, action: ReplaceText) -> OutputDraft:

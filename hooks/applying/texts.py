@@ -11,24 +11,40 @@ from hooks.contracts.view import MediaPartView, MessageView, PartView, RequestVi
 from hooks.matching import MAX_MASKED_CHARS, Mask, MaskFailed, mask_compiled
 
 
+class MaskIncomplete(MaskFailed):
+    """It is found where nobody can mask it. `view` is the request with all that could be."""
+
+    def __init__(self, reason: str, view: RequestView) -> None:
+        super().__init__(reason)
+        self.view = view
+
+
 def mask_input(view: RequestView, action: MaskText) -> RequestView:
-    """In all turns, whoever's they are: their text, their thinking, the arguments of their calls; and in
-    prompts. Raises MaskFailed, also for more than
-    MAX_MASKED_CHARS in all."""
+    """In all turns, whoever's they are: their names and text, their thinking, the arguments of their calls;
+    in prompts, and in what is told beside them. Raises MaskIncomplete where that is not all of it, and
+    MaskFailed, also for more than MAX_MASKED_CHARS in all."""
     if TextTarget.INPUT not in action.targets:
         return view
-    if None in view.prompts:
-        raise ActionRefused("a prompt is given as tokens")
-    if view.num_chars > MAX_MASKED_CHARS:
+    if view.num_chars + sum(map(len, view.fixed_texts)) > MAX_MASKED_CHARS:
         raise MaskFailed("the text is too large")
     mask = mask_compiled(action)
+    masked = _view_masked(view, mask)
+    if view.has_unseen_prompts:
+        raise MaskIncomplete("a prompt is given as tokens", masked)
+    if any(mask.is_in(text) for text in view.fixed_texts):
+        raise MaskIncomplete("something is found where it cannot be masked", masked)
+    return masked
+
+
+def _view_masked(view: RequestView, mask: Mask) -> RequestView:
     messages = tuple([_masked(message, mask) for message in view.messages])
     prompts = tuple([None if prompt is None else mask.masked(prompt) for prompt in view.prompts])
-    if prompts == view.prompts and all(
+    beside = tuple([mask.masked(text) for text in view.beside_texts])
+    if (prompts, beside) == (view.prompts, view.beside_texts) and all(
         one is other for one, other in zip(messages, view.messages, strict=True)
     ):
         return view
-    return replace(view, messages=messages, prompts=prompts)
+    return replace(view, messages=messages, prompts=prompts, beside_texts=beside)
 
 
 def replace_input(view: RequestView, action: ReplaceText) -> RequestView:
@@ -36,7 +52,7 @@ def replace_input(view: RequestView, action: ReplaceText) -> RequestView:
     if action.target is not TextTarget.INPUT:
         return view
     if view.prompts:
-        return replace(view, prompts=tuple([action.text for _ in view.prompts]))
+        return replace(view, prompts=tuple([action.text for _ in view.prompts]), token_texts=())
     place = last_user_place(view)
     if place is None:
         raise ActionRefused("there is no user message")
@@ -49,11 +65,13 @@ def _masked(message: MessageView, mask: Mask) -> MessageView:
     parts: tuple[PartView, ...] = tuple(
         [part if isinstance(part, MediaPartView) else _masked_part(part, mask) for part in message.parts]
     )
+    name = None if message.name is None else mask.masked(message.name)
     reasoning = None if message.reasoning is None else mask.masked(message.reasoning)
     arguments = tuple([mask.masked(text, is_json=True) for text in message.tool_arguments])
-    if (parts, reasoning, arguments) == (message.parts, message.reasoning, message.tool_arguments):
+    changes = {"parts": parts, "name": name, "reasoning": reasoning, "tool_arguments": arguments}
+    if all(getattr(message, member) == value for member, value in changes.items()):
         return message
-    return replace(message, parts=parts, reasoning=reasoning, tool_arguments=arguments)
+    return replace(message, **changes)  # type: ignore[arg-type]
 
 
 def _masked_part(part: TextPart, mask: Mask) -> TextPart:

@@ -1,9 +1,10 @@
 """Expressions checked when they are written, compiled once, and kept.
 
 CEL (https://cel.dev) has no loops without an end, but what it does with long lists and long texts adds up.
-So an expression is at most MAX_CONDITION_CHARS long and nests at most MAX_DEPTH brackets and MAX_LOOP_DEPTH
-comprehensions; the binding ends an evaluation that takes too many turns (an error, so a failure of its
-policy), and texts are bounded where they are handed over (hooks/conditions/context.py).
+So an expression is at most MAX_CONDITION_CHARS long, nests at most MAX_DEPTH brackets and MAX_LOOP_DEPTH
+comprehensions, and makes no new texts in these; the binding ends an evaluation that takes too many turns (an
+error, so a failure of its policy), and texts are bounded where they are handed over
+(hooks/conditions/context.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from hooks.conditions.lexing import Outline, line_and_column, outline_of
+from hooks.conditions.lexing import LOOPS, Outline, line_and_column, outline_of, tokens_of
 from hooks.conditions.variables import VARIABLE_BY_NAME, cel_type, variables_at
 from hooks.conditions.word_search import ANSWERS, FUNCTION, SearchMisspelt, WordSearch, searches_taken_out
 from hooks.contracts.points import HookPoint
@@ -25,6 +26,15 @@ from hooks.contracts.points import HookPoint
 MAX_CONDITION_CHARS = 4096
 MAX_DEPTH = 24
 MAX_LOOP_DEPTH = 2
+MAX_SUMS = 8
+# Texts of which somebody else says how large they are, and what can be asked of them without making others.
+LARGE_TEXTS = frozenset(
+    name
+    for name, variable in VARIABLE_BY_NAME.items()
+    if variable.cel_type == "string" and name.startswith(("text.", "output.", "outcome."))
+)
+ASKED_OF_TEXT = frozenset({"contains", "startsWith", "endsWith", "matches", "size"})
+COSTLY = frozenset({"matches", *LOOPS})
 
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 _PROBLEM = re.compile(
@@ -63,6 +73,8 @@ class Condition:
     point: HookPoint
     needs: Needs
     expression: Any = field(repr=False, compare=False)
+    is_costly: bool = False
+    """It has patterns or comprehensions: what it takes depends on what they go through."""
 
 
 class ConditionInvalid(Exception):
@@ -97,11 +109,12 @@ def conditions_joined(conditions: Sequence[Condition]) -> Condition | None:
     # A comment at the end of one of them ends with its line.
     text = " || ".join([f"({condition.text}\n)" for condition in conditions])
     point = conditions[0].point
+    is_costly = any(one.is_costly for one in conditions)
     try:
         expression = environment(point).compile(text)
     except RuntimeError:
         return None
-    return Condition(text, point, reduce(or_, [one.needs for one in conditions]), expression)
+    return Condition(text, point, reduce(or_, [one.needs for one in conditions]), expression, is_costly)
 
 
 @cache
@@ -150,15 +163,35 @@ def _compiled(text: str, point: HookPoint) -> Condition | tuple[ConditionProblem
         evaluated, searches = searches_taken_out(text, known)
     except SearchMisspelt as error:
         return (ConditionProblem(f"{error.message}.", *line_and_column(text, error.place)),)
-    paths = outline_of(evaluated).paths
-    names = frozenset(name for path, _, _ in paths if (name := _variable(path, known)))
+    # Searches are answered before: what they read counts for nothing here.
+    evaluated_outline = outline_of(evaluated) if searches else outline
+    if growth := _growth(evaluated_outline):
+        return (growth,)
+    names = frozenset(name for path, _, _ in evaluated_outline.paths if (name := _variable(path, known)))
     try:
         expression = environment(point).compile(evaluated)
     except RuntimeError:
         return (ConditionProblem("It nests too deeply, or cannot be read."),)
-    condition = Condition(evaluated, point, Needs(names, frozenset(searches)), expression)
+    is_costly = any(token.kind == "name" and token.text in COSTLY for token in tokens_of(evaluated))
+    condition = Condition(evaluated, point, Needs(names, frozenset(searches)), expression, is_costly)
     problem = _tried(condition)
     return (problem,) if problem else condition
+
+
+def _growth(outline: Outline) -> ConditionProblem | None:
+    """Texts can be large, and what is made of them is kept until the evaluation ends: nothing may be made of
+    them again and again."""
+    if len(outline.sums) > MAX_SUMS:
+        return ConditionProblem(f"It adds (+) more than {MAX_SUMS} times.", *outline.sums[MAX_SUMS])
+    if outline.loop_sums:
+        return ConditionProblem("Inside of a comprehension nothing is added (+).", *outline.loop_sums[0])
+    for path, line, column in outline.loop_paths:
+        name = _variable(path, VARIABLE_BY_NAME)
+        if name in LARGE_TEXTS and path.removeprefix(f"{name}.") not in ASKED_OF_TEXT:
+            asked = ", ".join(sorted(ASKED_OF_TEXT))
+            message = f"Inside of a comprehension {name} can only be asked ({asked})."
+            return ConditionProblem(message, line, column)
+    return None
 
 
 def _variable(path: str, known: Any) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hooks.conditions.compiling import Condition, Needs, environment
 from hooks.conditions.moment import Moment
-from hooks.conditions.request_texts import MAX_TEXT_BYTES, TextTooLarge
+from hooks.conditions.request_texts import MAX_FOLDED_BYTES, MAX_TEXT_BYTES, TextTooLarge
 from hooks.conditions.variables import variables_at
 from hooks.conditions.word_search import ANSWERS, WordSearch
 
@@ -73,7 +73,8 @@ class Context:
         values: dict[str, Any] = {}
         for name in self._needs.variables:
             try:
-                values[name] = _bounded(known[name].value(moment))
+                max_bytes = MAX_FOLDED_BYTES if ".folded" in name else MAX_TEXT_BYTES
+                values[name] = _bounded(known[name].value(moment), max_bytes)
             except Exception as error:
                 self._faults[name] = _fault(error)
         answers: dict[str, bool] = {}
@@ -95,9 +96,9 @@ def _fault(error: Exception) -> str:
     return "the input cannot be read"
 
 
-def _bounded(value: Any) -> Any:
+def _bounded(value: Any, max_bytes: int) -> Any:
     if isinstance(value, str):
-        return _text(value, MAX_TEXT_BYTES)
+        return _text(value, max_bytes)
     if isinstance(value, list):
         if len(value) > MAX_ITEMS:
             raise TextTooLarge

@@ -20,26 +20,42 @@ _TOKEN = re.compile(
     |(?P<sign>\S)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-_LOOPS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+LOOPS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+
+Path = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
     """`paths` are names with all that hangs on them by dots, with line and column (from 1) of each.
-    `depth` counts brackets, `loop_depth` comprehensions inside of each other."""
+    `depth` counts brackets, `loop_depth` comprehensions inside of each other. `loop_paths` are those inside
+    of comprehensions; `sums` and `loop_sums` the places (line and column) of signs of addition."""
 
-    paths: tuple[tuple[str, int, int], ...]
+    paths: tuple[Path, ...]
     depth: int
     loop_depth: int
+    loop_paths: tuple[Path, ...] = ()
+    sums: tuple[tuple[int, int], ...] = ()
+    loop_sums: tuple[tuple[int, int], ...] = ()
 
 
 def outline_of(expression: str) -> Outline:
-    paths: list[tuple[str, int, int]] = []
+    paths: list[Path] = []
+    loop_paths: list[Path] = []
+    sums: list[tuple[int, int]] = []
+    loop_sums: list[tuple[int, int]] = []
     brackets: list[bool] = []
     depth = loop_depth = 0
     path = ""
     place = 0
     ends_with_dot = False
+
+    def end_path() -> None:
+        if path and path[0] != ".":
+            paths.append((path, *line_and_column(expression, place)))
+            if any(brackets):
+                loop_paths.append(paths[-1])
+
     for kind, word, start in tokens_of(expression):
         if kind == "name" and path and ends_with_dot:
             path += f".{word}"
@@ -48,14 +64,18 @@ def outline_of(expression: str) -> Outline:
         if kind == "sign" and word == "." and path and not ends_with_dot:
             ends_with_dot = True
             continue
+        if kind == "sign" and word == "+":
+            sums.append(line_and_column(expression, start))
+            if any(brackets):
+                loop_sums.append(sums[-1])
+        # Before a bracket closes: it is inside.
+        end_path()
         if word in ("(", "[", "{"):
-            brackets.append(word == "(" and path.rpartition(".")[2] in _LOOPS and "." in path)
+            brackets.append(word == "(" and path.rpartition(".")[2] in LOOPS and "." in path)
             depth = max(depth, len(brackets))
             loop_depth = max(loop_depth, sum(brackets))
         elif word in (")", "]", "}") and brackets:
             brackets.pop()
-        if path and path[0] != ".":
-            paths.append((path, *line_and_column(expression, place)))
         # What follows a bracket or a text by a dot is a member of what no name is: `(a).map`.
         path = ""
         ends_with_dot = False
@@ -63,9 +83,8 @@ def outline_of(expression: str) -> Outline:
             path, place = word, start
         elif word in (")", "]", "}") or kind == "text":
             path = "."
-    if path and path[0] != ".":
-        paths.append((path, *line_and_column(expression, place)))
-    return Outline(tuple(paths), depth, loop_depth)
+    end_path()
+    return Outline(tuple(paths), depth, loop_depth, tuple(loop_paths), tuple(sums), tuple(loop_sums))
 
 
 class Token(NamedTuple):

@@ -10,7 +10,6 @@ from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
 from hooks.contracts.signals import FirstTokenSignals, WindowSignals
 from hooks.contracts.view import HookCaller, OutputText, RequestView
-from hooks.matching import unescaped
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -44,19 +43,25 @@ class Moment:
 
     @cached_property
     def folded_output(self) -> str:
-        """Content, thinking, names and arguments of calls in lines; of JSON within arguments what is escaped
-        in it is read, too."""
+        """Content, thinking, names and arguments of calls in lines; what is escaped in them is read, too."""
         output = self.output
         if output is None:
             return ""
-        arguments = list(output.arguments.values())
-        inner = [unescaped(text) for text in arguments if "\\" in text]
-        names = output.tool_names.values()
-        return folded_within_bounds("\n".join([output.content, output.reasoning, *names, *arguments, *inner]))
+        names, arguments = output.tool_names.values(), output.arguments.values()
+        return folded_within_bounds("\n".join([output.content, output.reasoning, *names, *arguments]))
+
+    @cached_property
+    def num_items(self) -> int:
+        """How many members lists and maps have that a client fills."""
+        request = self.request
+        sized = (request.fields, request.parameters, request.metadata, request.tool_names)
+        return sum(map(len, sized))
 
     @cached_property
     def num_chars(self) -> int:
         """How much text there is to be read, about."""
+        if self.outcome is not None:
+            return self.texts.num_chars + sum(map(len, self.outcome.texts))
         output = self.output
         if output is None:
             return self.texts.num_chars

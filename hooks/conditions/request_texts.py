@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from hooks.contracts.view import MediaPartView, MessageView, RequestView
-from hooks.matching import folded, unescaped
+from hooks.matching import folded, unescaped, with_escapes_read
 
 MAX_TEXT_BYTES = 1 << 20
+# Folded text may have all of it twice (`with_escapes_read`).
+MAX_FOLDED_BYTES = 2 * MAX_TEXT_BYTES + 1
 
 
 class TextTooLarge(Exception):
@@ -17,10 +19,11 @@ class TextTooLarge(Exception):
 
 
 def folded_within_bounds(text: str) -> str:
-    """Raises TextTooLarge for more than MAX_TEXT_BYTES characters, before anything is done with them."""
+    """With what is escaped in it, as JSON does, read too. Raises TextTooLarge for more than MAX_TEXT_BYTES
+    characters, before anything is done with them."""
     if len(text) > MAX_TEXT_BYTES:
         raise TextTooLarge
-    return folded(text)
+    return folded(with_escapes_read(text))
 
 
 class RequestTexts:
@@ -43,14 +46,12 @@ class RequestTexts:
     @cached_property
     def user_text(self) -> str:
         """What users wrote, prompts included."""
-        prompts = [prompt for prompt in self.request.prompts if prompt is not None]
-        return "\n".join([*self._texts_of("user"), *prompts])
+        return "\n".join([*self._texts_of("user"), *self.request.prompt_texts])
 
     @cached_property
     def last_user_text(self) -> str:
         """The last turn of a user; of completions the last prompt."""
-        prompts = [prompt for prompt in self.request.prompts if prompt is not None]
-        return (self._texts_of("user") or prompts or [""])[-1]
+        return (self._texts_of("user") or self.request.prompt_texts or [""])[-1]
 
     @cached_property
     def system_text(self) -> str:
@@ -75,7 +76,7 @@ class RequestTexts:
     @cached_property
     def num_chars(self) -> int:
         """How much text there is to be read, about."""
-        return self.request.num_chars + sum(map(len, self.request.other_texts))
+        return self.request.num_chars + sum(map(len, self.request.fixed_texts))
 
     @cached_property
     def num_media(self) -> int:
@@ -88,9 +89,8 @@ class RequestTexts:
     def _input_texts(self) -> Iterator[str]:
         for message in self.request.messages:
             yield from _texts(message)
-        for prompt in self.request.prompts:
-            if prompt is not None:
-                yield prompt
+        yield from self.request.prompt_texts
+        yield from self.request.beside_texts
         yield from self.request.other_texts
 
 

@@ -110,7 +110,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "request.num_token_prompts",
         "int",
-        "prompts that came as token ids: nobody sees their text",
+        "prompts that came as token ids",
         lambda m: m.request.prompts.count(None),
     ),
     Variable("request.num_media", "int", "pictures and sounds", lambda m: m.texts.num_media),

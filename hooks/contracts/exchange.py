@@ -43,7 +43,18 @@ class HookExchange(Protocol):
 
     @property
     def held_chars(self) -> int:
-        """How much of a stream's text is to be held back: the most that any policy at OUTPUT wants."""
+        """How much of a stream's text is to be held back: the most that any policy at OUTPUT wants which is
+        enforced."""
+        ...
+
+    @property
+    def seen_chars(self) -> int:
+        """How much of it is to be seen at once: the most that any policy at OUTPUT wants."""
+        ...
+
+    @property
+    def only_observes_output(self) -> bool:
+        """No policy at OUTPUT is enforced: text is shown to them, and goes out as if nobody looked."""
         ...
 
     async def before(self, view: RequestView) -> RequestView:

@@ -76,18 +76,23 @@ class MessageView:
 @dataclass(frozen=True, slots=True, repr=False)
 class RequestView:
     """`endpoint` is chat.completions, completions, responses or messages. Completions have `prompts` (None
-    for one given as tokens) and no messages. `parameters` are numbers, words and flags of the body by their
+    for one given as tokens, whose text is in `token_texts`, in their order, where the model's vocabulary was
+    at hand) and no messages. `parameters` are numbers, words and flags of the body by their
     wire names (max_tokens, temperature, top_p, n, stream, ...), only those that were sent or that a policy
-    set. `tool_names` are the functions offered, `fields` the names of everything the body has. `other_texts`
-    is what else a model may come to read of it (descriptions of functions, a template of the caller's, what
-    stands behind the answer): it can be looked at and not changed."""
+    set. `tool_names` are the functions offered, `fields` the names of everything the body has.
+    `beside_texts` is what is told beside turns and can be masked like them: descriptions of functions and of
+    their parameters, documents. `other_texts` is what else a model may come to read or has to write (names
+    and values of parameters, a template of the caller's, what stands behind the answer, the form that an
+    answer has to have): it can be looked at and not changed, and neither can `token_texts`."""
 
     endpoint: str
     model: str
     messages: tuple[MessageView, ...] = ()
     prompts: tuple[str | None, ...] = ()
+    token_texts: tuple[str, ...] = ()
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     tool_names: tuple[str, ...] = ()
+    beside_texts: tuple[str, ...] = ()
     other_texts: tuple[str, ...] = ()
     fields: frozenset[str] = frozenset()
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -98,9 +103,27 @@ class RequestView:
 
     @property
     def num_chars(self) -> int:
-        """Of turns and prompts, which policies may change."""
+        """Of turns, prompts and what stands beside them, which policies may change."""
         num_prompts = sum([len(prompt) for prompt in self.prompts if prompt is not None])
-        return num_prompts + sum([message.num_chars for message in self.messages])
+        num_beside = sum(map(len, self.beside_texts))
+        return num_prompts + num_beside + sum([message.num_chars for message in self.messages])
+
+    @property
+    def prompt_texts(self) -> list[str]:
+        """Prompts as text, those that came as tokens among them."""
+        of_tokens = iter(self.token_texts)
+        texts = [next(of_tokens, None) if prompt is None else prompt for prompt in self.prompts]
+        return [text for text in texts if text is not None]
+
+    @property
+    def has_unseen_prompts(self) -> bool:
+        """Some came as tokens, and nobody knows what they say."""
+        return self.prompts.count(None) > len(self.token_texts)
+
+    @property
+    def fixed_texts(self) -> tuple[str, ...]:
+        """What can be looked at and not changed."""
+        return (*self.token_texts, *self.other_texts)
 
     def __repr__(self) -> str:
         # What somebody wrote is in no log.

@@ -5,6 +5,7 @@ policy_set    all policies, compiled
 exchange      one request's way through its points
 asking        one point: everybody asked, and what they said settled
 evaluation    conditions and webhooks of one firing
+beside_loop   what may take long
 screening     many that do not match, asked as one
 outcome       what one policy came to
 draft         what all that is applied makes of it

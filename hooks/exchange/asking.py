@@ -3,20 +3,21 @@ a policy that has to be asked and could not be, then order."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hooks.conditions import Moment, RequestTexts
 from hooks.contracts.actions import MaskText, Tag
 from hooks.contracts.decisions import Decision, DecisionResult, Firing, HookDenied, HookFailed
 from hooks.contracts.exchange import HookObserver
 from hooks.contracts.points import HookPoint
+from hooks.contracts.policies import FailureRule
 from hooks.contracts.view import HookCaller, RequestView
 from hooks.contracts.webhooks import WebhookCaller
+from hooks.exchange.beside_loop import within
 from hooks.exchange.decision_log import DecisionLog, action_name
 from hooks.exchange.draft import Draft
-from hooks.exchange.evaluation import evaluated
+from hooks.exchange.evaluation import LATE, evaluated
 from hooks.exchange.outcome import Outcome
 from hooks.exchange.policy_set import CompiledPolicy, PolicyGroup
 from hooks.matching import MaskFailed
@@ -24,6 +25,8 @@ from hooks.matching import MaskFailed
 # Masks over more text than this are put on a thread: they take some milliseconds, and no two of them one
 # after another may keep the event loop.
 LARGE_CHARS = 32_768
+# The same of those that have patterns: what they take, nobody knows.
+PATTERN_CHARS = 4096
 
 
 @dataclass(slots=True, repr=False)
@@ -59,15 +62,17 @@ class Asking:
         and for each new injection the place of its decision in the log. Raises HookDenied and HookFailed."""
         group = self.groups[moment.point]
         asked = group.policies if policies is None else policies
-        outcomes = await evaluated(group, asked, moment, request_id=self.request_id, webhooks=self.webhooks)
+        outcomes: Sequence[Outcome] = await evaluated(
+            group, asked, moment, request_id=self.request_id, webhooks=self.webhooks
+        )
         if not any(outcome.has_matched or outcome.failure for outcome in outcomes):
             for outcome in outcomes:
                 self._note(moment.point, outcome, None)
             return draft, ()
         denier = next((outcome for outcome in outcomes if outcome.denial is not None), None)
         settling = _Settling(draft, denier)
-        if _is_large(outcomes, draft):
-            await asyncio.to_thread(settling.apply, outcomes)
+        if _is_long(outcomes, draft):
+            settling, outcomes = await _settled_beside(settling, outcomes)
         else:
             settling.apply(outcomes)
         places = self._record(moment, outcomes, settling)
@@ -118,7 +123,7 @@ class _Settling:
 
     def __init__(self, draft: Draft, denier: Outcome | None) -> None:
         self.draft = draft
-        self._denier = denier
+        self.denier = denier
         self._refusals: dict[int, str] = {}
         self.num_injections: dict[int, int] = {}
 
@@ -129,7 +134,7 @@ class _Settling:
             if not outcome.is_enforced:
                 outcome.has_matched = self._would_do_something(outcome)
                 continue
-            if self._denier is not None:
+            if self.denier is not None:
                 # Nothing else happens to a request that is denied, but its record gets its tags.
                 tags = tuple([action for action in outcome.actions if isinstance(action, Tag)])
                 self.draft, _ = self.draft.with_actions(tags)
@@ -147,6 +152,11 @@ class _Settling:
         except Exception:
             outcome.failure = "an action failed"
             return
+        if draft.unmasked:
+            if outcome.policy.on_failure is FailureRule.CLOSED:
+                outcome.failure = draft.unmasked
+                return
+            draft = replace(draft, unmasked="")
         # A window of a stream has seldom anything that is to be masked: where nothing was, nothing is told.
         outcome.has_matched = draft is not self.draft or not _only_masks(outcome)
         if added := len(draft.injections) - len(self.draft.injections):
@@ -186,9 +196,34 @@ def _only_masks(outcome: Outcome) -> bool:
     )
 
 
-def _is_large(outcomes: Sequence[Outcome], draft: Draft) -> bool:
-    if not any(isinstance(action, MaskText) for outcome in outcomes for action in outcome.actions):
+def _has_patterns(outcome: Outcome) -> bool:
+    return any(isinstance(action, MaskText) and action.patterns for action in outcome.actions)
+
+
+def _is_long(outcomes: Sequence[Outcome], draft: Draft) -> bool:
+    masks = [one for outcome in outcomes for one in outcome.actions if isinstance(one, MaskText)]
+    if not masks:
         return False
-    if draft.output is not None:
-        return draft.output.num_chars > LARGE_CHARS
-    return draft.request.num_chars > LARGE_CHARS
+    limit = PATTERN_CHARS if any(mask.patterns for mask in masks) else LARGE_CHARS
+    return (draft.request if draft.output is None else draft.output).num_chars > limit
+
+
+async def _settled_beside(
+    settling: _Settling, outcomes: Sequence[Outcome]
+) -> tuple[_Settling, Sequence[Outcome]]:
+    """On a thread, which has outcomes of its own. Whatever else masks look for takes time in proportion to
+    the text; patterns have the time of their policies. Where they are late, they have failed, all of them:
+    nobody knows which one it was."""
+    draft, denier = settling.draft, settling.denier
+    own = [replace(outcome) for outcome in outcomes]
+    limit_s = max([one.policy.deadline_s for one in outcomes if _has_patterns(one)], default=None)
+    try:
+        await within(lambda: settling.apply(own), limit_s=limit_s)
+    except TimeoutError:
+        settling = _Settling(draft, denier)
+        for outcome in outcomes:
+            if outcome.has_matched and _has_patterns(outcome):
+                outcome.failure = outcome.failure or LATE
+        settling.apply(outcomes)
+        return settling, outcomes
+    return settling, own

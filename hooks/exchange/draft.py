@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hooks.applying import ActionRefused, OutputDraft, apply_to_output, apply_to_request
+from hooks.applying import ActionRefused, MaskIncomplete, OutputDraft, apply_to_output, apply_to_request
 from hooks.contracts.actions import (
     Action,
     CapsuleMarker,
@@ -31,6 +31,8 @@ class Draft:
     stop: StopReason | None = None
     tags: tuple[tuple[str, str], ...] = ()
     capsule: Capsule | None = None
+    unmasked: str = ""
+    """Why something that was to be masked is still there."""
 
     def with_actions(self, actions: tuple[Action, ...]) -> tuple[Draft, tuple[str, ...]]:
         """Those of one policy, and why some of them could not be done. What else a mask raises passes."""
@@ -41,6 +43,9 @@ class Draft:
                 draft = draft._with(action)
             except ActionRefused as refusal:
                 refusals.append(refusal.reason)
+            except MaskIncomplete as mask:
+                refusals.append(mask.reason)
+                draft = replace(draft, request=mask.view, unmasked=mask.reason)
         return draft, tuple(refusals)
 
     def _with(self, action: Action) -> Draft:

@@ -16,13 +16,17 @@ from hooks.contracts.actions import ACTIONS_AT, MAX_DENY_STATUS, MIN_DENY_STATUS
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import PolicyMode
 from hooks.contracts.webhooks import WebhookAnswer, WebhookCall, WebhookCaller, WebhookFailed
+from hooks.exchange.beside_loop import within
 from hooks.exchange.outcome import Outcome
 from hooks.exchange.policy_set import CompiledPolicy, PolicyGroup
 from hooks.exchange.screening import screened
 
 MAX_ANSWER_ACTIONS = 32
+LATE = "the deadline has passed"
 # Of more text than this, what conditions read is made on a thread: it takes some milliseconds.
 LARGE_CHARS = 131_072
+# Of more than this, conditions with patterns or comprehensions are: what they take, nobody knows.
+COSTLY_CHARS, COSTLY_ITEMS = 4096, 64
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +41,46 @@ async def evaluated(
 ) -> list[Outcome]:
     """One outcome for each of `policies`, which are some of `group`, in their order."""
     context = Context(moment, group.needs)
-    if group.needs and moment.num_chars > LARGE_CHARS:
-        await asyncio.to_thread(context.prepare)
     outcomes: list[Outcome] = []
+    if _is_long(group, moment):
+        outcomes = await _judged_beside(policies, context)
+    else:
+        _judge(policies, context, outcomes)
+    if any(one.has_webhooks for one in policies):
+        calls = [
+            _Call(outcome, action)
+            for outcome in outcomes
+            if outcome.has_matched and not outcome.failure
+            for action in outcome.actions
+            if isinstance(action, CallWebhook)
+        ]
+        if calls:
+            await _ask(calls, moment, request_id, webhooks)
+    return outcomes
+
+
+def _is_long(group: PolicyGroup, moment: Moment) -> bool:
+    """Whether it may take milliseconds, or nobody knows how long."""
+    if moment.num_chars > LARGE_CHARS:
+        return bool(group.needs)
+    return group.is_costly and (moment.num_chars > COSTLY_CHARS or moment.num_items > COSTLY_ITEMS)
+
+
+async def _judged_beside(policies: Sequence[CompiledPolicy], context: Context) -> list[Outcome]:
+    """As long as any of them may take; those that nobody came to by then are late."""
+    outcomes: list[Outcome] = []
+    limit_s = max([one.policy.deadline_s for one in policies], default=0.0)
+    try:
+        await within(lambda: _judge(policies, context, outcomes), limit_s=limit_s)
+    except TimeoutError:
+        known = outcomes[:]
+        late = [one.policy for one in policies[len(known) :]]
+        return [*known, *[Outcome(policy, failure=LATE, elapsed_s=limit_s) for policy in late]]
+    return outcomes
+
+
+def _judge(policies: Sequence[CompiledPolicy], context: Context, outcomes: list[Outcome]) -> None:
+    """Adds one outcome after another to `outcomes`, and does not touch those that are there."""
     begin_ts = time.perf_counter()
     for piece, is_silent in screened(policies, context):
         if is_silent:
@@ -53,20 +94,9 @@ async def evaluated(
             end_ts = time.perf_counter()
             outcome.elapsed_s = end_ts - begin_ts
             if outcome.elapsed_s > one.policy.deadline_s:
-                outcome.failure = "the deadline has passed"
+                outcome.failure = LATE
             outcomes.append(outcome)
             begin_ts = end_ts
-    if any(one.has_webhooks for one in policies):
-        calls = [
-            _Call(outcome, action)
-            for outcome in outcomes
-            if outcome.has_matched and not outcome.failure
-            for action in outcome.actions
-            if isinstance(action, CallWebhook)
-        ]
-        if calls:
-            await _ask(calls, moment, request_id, webhooks)
-    return outcomes
 
 
 def _judged(compiled: CompiledPolicy, context: Context) -> Outcome:
@@ -124,7 +154,7 @@ class _Call:
         outcome = self.outcome
         if not task.done():
             self.elapsed_s = time.monotonic() - self.begin_ts
-            outcome.failure = outcome.failure or "the deadline has passed"
+            outcome.failure = outcome.failure or LATE
             return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:

@@ -11,6 +11,7 @@ from hooks.conditions import Moment
 from hooks.contracts.decisions import Decision, GenerationVerdict, OutputVerdict
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
+from hooks.contracts.policies import PolicyMode
 from hooks.contracts.signals import FirstTokenSignals, WindowRule, WindowSignals
 from hooks.contracts.view import OutputText, RequestView
 from hooks.exchange.asking import Asking
@@ -31,7 +32,11 @@ class RequestExchange:
         self._rules = window_rules(asking.groups.get(HookPoint.MID_GENERATION))
         self._capsule: Capsule | None = None
         outputs = asking.groups.get(HookPoint.OUTPUT)
-        self._held_chars = max([one.policy.held_chars for one in outputs.policies]) if outputs else 0
+        looking = [one.policy for one in outputs.policies] if outputs else []
+        holding = [policy for policy in looking if policy.mode is PolicyMode.ENFORCE]
+        self._seen_chars = max([policy.held_chars for policy in looking], default=0)
+        self._held_chars = max([policy.held_chars for policy in holding], default=0)
+        self._only_observes_output = bool(looking) and not holding
         ending = _Ending(asking) if HookPoint.TERMINAL in asking.groups else None
         self.guard = TerminalGuard(None if ending is None else ending.fire, tasks)
         weakref.finalize(self, self.guard.conclude, CANCELLED).atexit = False
@@ -49,6 +54,14 @@ class RequestExchange:
     @property
     def held_chars(self) -> int:
         return self._held_chars
+
+    @property
+    def seen_chars(self) -> int:
+        return self._seen_chars
+
+    @property
+    def only_observes_output(self) -> bool:
+        return self._only_observes_output
 
     async def before(self, view: RequestView) -> RequestView:
         asking = self._asking

@@ -31,10 +31,12 @@ class CompiledPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyGroup:
-    """The policies of one point in their order, and all that their conditions may read."""
+    """The policies of one point in their order, and all that their conditions may read. `is_costly`: they may
+    take any time for it."""
 
     policies: tuple[CompiledPolicy, ...]
     needs: Needs
+    is_costly: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,8 +67,9 @@ class PolicySet:
 
 @lru_cache(maxsize=256)
 def _group(policies: tuple[CompiledPolicy, ...]) -> PolicyGroup:
-    needs = [one.condition.needs for one in policies if one.condition is not None]
-    return PolicyGroup(policies, reduce(or_, needs, Needs()))
+    conditions = [one.condition for one in policies if one.condition is not None]
+    needs = reduce(or_, [one.needs for one in conditions], Needs())
+    return PolicyGroup(policies, needs, any(one.is_costly for one in conditions))
 
 
 def _compiled(policy: Policy) -> CompiledPolicy:

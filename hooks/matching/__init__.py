@@ -6,7 +6,7 @@ masks     all of them together, and what stands in their place
 """
 
 from hooks.matching.masks import MAX_MASKED_CHARS, Mask, MaskFailed, mask_compiled
-from hooks.matching.readings import Reading, Readings, folded, reading_of, unescaped
+from hooks.matching.readings import Reading, Readings, folded, reading_of, unescaped, with_escapes_read
 from hooks.matching.spans import Span
 from hooks.matching.words import has_needle, has_word, needle_of
 
@@ -24,4 +24,5 @@ __all__ = [
     "needle_of",
     "reading_of",
     "unescaped",
+    "with_escapes_read",
 ]

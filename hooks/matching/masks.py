@@ -60,9 +60,19 @@ class Mask:
             raise MaskFailed("the text has too many matches")
         return joined(found)
 
+    def spans_either_way(self, readings: Readings) -> list[Span]:
+        """The same where nobody knows whether it is JSON, or has some in it."""
+        spans = self.spans_in(readings)
+        return joined([*spans, *self.spans_in(readings, is_json=True)]) if "\\" in readings.text else spans
+
+    def is_in(self, text: str) -> bool:
+        """Raises MaskFailed."""
+        return bool(self.spans_either_way(Readings(text)))
+
     def masked(self, text: str, *, is_json: bool = False) -> str:
-        """`text` without what is looked for. Of JSON, strings stay strings. Raises MaskFailed."""
-        spans = self.spans(text, is_json=is_json)
+        """`text` without what is looked for. Of JSON, strings stay strings; in other text escapes may be
+        JSON's and may be none, and both are looked through. Raises MaskFailed."""
+        spans = self.spans(text, is_json=True) if is_json else self.spans_either_way(Readings(text))
         if not spans:
             return text
         replacement = json.dumps(self.replacement)[1:-1] if is_json else self.replacement

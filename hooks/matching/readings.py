@@ -63,6 +63,15 @@ def unescaped(text: str) -> str:
     return text if "\\" not in text else _escape.sub(lambda escape: _escaped(escape.group()), text)
 
 
+def with_escapes_read(text: str) -> str:
+    r"""Text that may be JSON somewhere: where anything is escaped in it, it follows once more with that read.
+    Both, since a path (`C:\bombs`) has escapes only for who takes it for JSON."""
+    if "\\" not in text:
+        return text
+    read = unescaped(text)
+    return text if read == text else f"{text}\n{read}"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Reading:
     """`text` as it is read. `starts` and `ends` say for each of its characters where it stands in the text

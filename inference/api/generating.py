@@ -25,6 +25,7 @@ from inference.services.answer_group import AnswerGroup
 from inference.services.caller import Caller
 from inference.services.generation_stream import GenerationStream
 from inference.services.model_catalog import ServedModel
+from inference.services.tokenization import BYTES_PER_TOKEN, tokens_text
 from inference.streaming.lifecycle import RequestLifecycle
 
 
@@ -76,7 +77,20 @@ class GeneratingConsumer(RecordedConsumer):
             request_id=self.respond.request_id,
             note=lifecycle.note_phase,
         )
-        return await hooks.before(asked, self._runtime.off_loop), hooks
+        token_texts = await self._token_texts(asked, principal)
+        return await hooks.before(asked, self._runtime.off_loop, token_texts=token_texts), hooks
+
+    async def _token_texts(self, asked: OutputRequest, principal: Principal) -> tuple[str, ...]:
+        """What prompts say that came as token ids: only their model knows, so that it is loaded for it."""
+        prompts = asked.token_prompts
+        if not prompts:
+            return ()
+        with await self._runtime.lease(asked.model, principal, timeout_s=asked.timeout_s) as lease:
+            tokenizer = lease.model.tokenizer
+            return await self._runtime.off_loop(
+                lambda: tuple([tokens_text(tokenizer, prompt) for prompt in prompts]),
+                num_bytes=BYTES_PER_TOKEN * sum(map(len, prompts)),
+            )
 
     # -- the answer -------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import wraps
 from typing import Any
 from uuid import uuid4
 
@@ -64,16 +63,9 @@ class ReplaceForm(forms.Form):
 
 
 def _page(view: Callable[..., HttpResponse]) -> Callable[..., Any]:
-    """For who has signed in; no cache keeps it, and no other site hears its address."""
-
-    @wraps(view)
-    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        response = view(request, *args, **kwargs)
-        response["Referrer-Policy"] = "strict-origin"
-        return response
-
+    """For who has signed in; no cache keeps it."""
     guarded: Callable[..., Any] = require_http_methods(["GET", "HEAD", "POST"])(
-        never_cache(login_required(shown))
+        never_cache(login_required(view))
     )
     return guarded
 

@@ -1,13 +1,12 @@
-"""Paths of the console's own pages."""
+"""Paths of the console's own pages; those of one's own account are in accounts.sign_in.urls."""
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LogoutView
 from django.urls import path
 
+from accounts.sign_in.views import sign_in, sign_out
 from inference.dashboards import decisions, downloads, keys, maintenance, requests, views
 from inference.dashboards.live import views as live_views
-from inference.dashboards.login import ConsoleLoginView
 from inference.dashboards.playground import views as playground_views
 from inference.dashboards.welcome import welcome
 
@@ -31,6 +30,7 @@ urlpatterns = [
     path("playground/pass/", playground_views.issue_pass, name="playground_pass"),
     path("start/", views.start, name="start"),
     path("welcome/<str:token>/", welcome, name="welcome"),
-    path("login/", ConsoleLoginView.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(next_page="console:login"), name="logout"),
+    # The door, under the console's names for it.
+    path("login/", sign_in, name="login"),
+    path("logout/", sign_out, name="logout"),
 ]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from hooks.contracts.view import MessageView, RequestView, TextPart
 from inference.domain.media import MediaPart
 from inference.domain.messages import ChatMessage, Role
+from inference.hooking.beside_turns import with_beside_texts
 from inference.hooking.parameters import with_parameters
 from inference.hooking.readable_text import readable
 from inference.hooking.views import PART_BREAK, request_media
@@ -30,6 +31,8 @@ def effective_request(request: R, before: RequestView, after: RequestView) -> R:
     if after is before:
         return request
     changes: dict[str, Any] = {}
+    if after.beside_texts is not before.beside_texts:
+        request = with_beside_texts(request, [readable(text) for text in after.beside_texts])
     if isinstance(request, ChatRequest) and after.messages is not before.messages:
         changes = _chat_changes(request, before, after)
     if isinstance(request, CompletionRequest) and after.prompts is not before.prompts:
@@ -63,7 +66,8 @@ def _message(
         for call, arguments in zip(original.tool_calls, view.tool_arguments, strict=True)
     ]
     reasoning = None if view.reasoning is None else readable(view.reasoning)
-    changed = replace(original, tool_calls=tuple(calls), reasoning=reasoning)
+    name = None if view.name is None else readable(view.name)
+    changed = replace(original, name=name, tool_calls=tuple(calls), reasoning=reasoning)
     return _with_parts(changed, view, media)
 
 
@@ -83,13 +87,13 @@ def _with_parts(message: ChatMessage, view: MessageView, media: Sequence[MediaPa
 
 
 def _prompts(request: CompletionRequest, after: RequestView) -> tuple[Prompt, ...]:
-    """Those that came as token ids stay: nobody saw a text of them."""
+    """Those that came as token ids stay, unless others were put in their places."""
     prompts: list[Prompt] = []
     for prompt, seen in zip(request.prompts, after.prompts, strict=True):
-        if isinstance(prompt, str):
-            if not seen:
-                raise ViewRefused("a prompt is empty")
-            prompts.append(readable(seen))
-        else:
+        if seen is None:
             prompts.append(prompt)
+            continue
+        if not seen:
+            raise ViewRefused("a prompt is empty")
+        prompts.append(readable(seen))
     return tuple(prompts)

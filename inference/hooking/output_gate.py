@@ -3,6 +3,8 @@
 A whole answer is shown to them once. Of a stream they see a window that moves on when enough new text has
 come, never token by token, and the text behind which too little stands waits. While they think, nothing more
 of this choice is read, and the engine holds its sequence as it does for a slow reader; others go on.
+
+Where all of them only observe, nothing is held: they see what is out already.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ class OutputGate:
         self._asking = asking
         self._choice = choice
         self._is_stream = is_stream
-        self._window = OutputWindow(held_chars=exchange.held_chars if is_stream else None)
+        self._is_observed = exchange.only_observes_output
+        self._window = OutputWindow(
+            held_chars=exchange.held_chars if is_stream else None, seen_chars=exchange.seen_chars
+        )
         self._tokens = tokens
         self._end: FinishReason | None = None
 
@@ -50,6 +55,12 @@ class OutputGate:
         return self._end
 
     async def feed(self, part: AnswerPart) -> Sequence[AnswerPart]:
+        if self._is_observed:
+            # First what went out before, so that none of it waits.
+            if self._window.is_due:
+                await self._ask()
+            self._window.push(part.deltas)
+            return (part,)
         self._window.push(part.deltas)
         if self._tokens is not None:
             self._tokens.add(part.tokens, num_chars=_num_content_chars(part.deltas))
@@ -57,7 +68,8 @@ class OutputGate:
 
     async def finish(self) -> Sequence[AnswerPart]:
         self._window.close()
-        return await self._ask(is_last=True)
+        released = await self._ask(is_last=True)
+        return () if self._is_observed else released
 
     async def _ask(self, *, is_last: bool = False) -> Sequence[AnswerPart]:
         window = self._window

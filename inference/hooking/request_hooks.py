@@ -39,11 +39,11 @@ class RequestHooks:
         self._endpoint = endpoint
         self._asking = PolicyAsking(exchange, request_id=request_id, note=note)
 
-    async def before(self, request: R, off_loop: OffLoop) -> R:
-        """The request as policies leave it. Raises PolicyDenied, and ServiceUnavailable where one that must
-        be asked could not be."""
+    async def before(self, request: R, off_loop: OffLoop, *, token_texts: tuple[str, ...] = ()) -> R:
+        """The request as policies leave it. `token_texts` is what prompts say that came as token ids. Raises
+        PolicyDenied, and ServiceUnavailable where one that must be asked could not be."""
         view = await off_loop(
-            lambda: request_view(request, endpoint=self._endpoint),
+            lambda: request_view(request, endpoint=self._endpoint, token_texts=token_texts),
             num_bytes=num_view_bytes(request),
         )
         with self._asking.at(HookPoint.BEFORE):

@@ -8,14 +8,13 @@ address or a digest, never bytes.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from hooks.contracts.view import MediaPartView, MediaSort, MessageView, PartView, RequestView, TextPart
 from inference.domain.media import MediaKind, MediaPart
 from inference.domain.messages import ChatMessage
+from inference.hooking.beside_turns import beside_texts, other_texts
 from inference.hooking.parameters import request_parameters
 from inference.openai.protocol import ChatRequest, CompletionRequest, OutputRequest
 
@@ -24,8 +23,9 @@ PART_BREAK = "\n"
 """What stands between the parts of a turn (inference/openai/message_parts.py)."""
 
 
-def request_view(request: OutputRequest, *, endpoint: str) -> RequestView:
-    """With the model's name as it was sent. Reads all bytes of media (`num_view_bytes`)."""
+def request_view(request: OutputRequest, *, endpoint: str, token_texts: tuple[str, ...] = ()) -> RequestView:
+    """With the model's name as it was sent. `token_texts` is what prompts say that came as token ids. Reads
+    all bytes of media (`num_view_bytes`)."""
     messages: tuple[MessageView, ...] = ()
     tool_names: tuple[str, ...] = ()
     prompts: tuple[str | None, ...] = ()
@@ -39,43 +39,17 @@ def request_view(request: OutputRequest, *, endpoint: str) -> RequestView:
         model=request.model,
         messages=messages,
         prompts=prompts,
+        token_texts=token_texts,
         parameters=request_parameters(request),
         tool_names=tool_names,
-        other_texts=tuple(_other_texts(request)),
+        beside_texts=beside_texts(request),
+        other_texts=tuple([text for text in other_texts(request) if text]),
         fields=request.field_names,
         metadata=dict(request.metadata or {}),
         end_user=request.user or "",
         is_stream=request.is_stream,
         opts_in=request.opts_in_hooks,
     )
-
-
-def _other_texts(request: OutputRequest) -> Iterator[str]:
-    """What a prompt is made of beside turns: whoever could hide a word there would be past every policy."""
-    if isinstance(request, CompletionRequest) and request.suffix:
-        yield request.suffix
-    if not isinstance(request, ChatRequest):
-        return
-    for tool in request.tool_use.tools:
-        yield f"{tool.name}\n{tool.description}"
-        if tool.parameters:
-            yield _written(tool.parameters)
-    # Templates write ids into the prompt, too, and they are words of the caller's.
-    call_ids = [call.id for message in request.messages for call in message.tool_calls]
-    result_ids = [message.tool_call_id for message in request.messages if message.tool_call_id]
-    for message in request.messages:
-        yield from [call.name for call in message.tool_calls]
-    yield from dict.fromkeys([*call_ids, *result_ids])
-    template = request.template
-    if template.source:
-        yield template.source
-    if template.kwargs:
-        yield _written(template.kwargs)
-    yield from map(_written, template.documents)
-
-
-def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def num_view_bytes(request: OutputRequest) -> int:

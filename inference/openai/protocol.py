@@ -183,6 +183,11 @@ class OutputRequest:
         return 1
 
     @property
+    def token_prompts(self) -> list[tuple[int, ...]]:
+        """Those that came as token ids."""
+        return []
+
+    @property
     def num_each(self) -> int:
         """Answers that are generated to each prompt; never fewer than are sent."""
         return self.num_choices
@@ -235,3 +240,7 @@ class CompletionRequest(OutputRequest):
     @property
     def num_prompts(self) -> int:
         return len(self.prompts)
+
+    @property
+    def token_prompts(self) -> list[tuple[int, ...]]:
+        return [prompt for prompt in self.prompts if not isinstance(prompt, str)]

@@ -55,15 +55,17 @@ class Released:
 class OutputWindow:
     """Of one choice. `push` what is generated, `close` at its end; when `is_due`, and at the end, show `view`
     and `release` with the edits that came of it. `held_chars` None: a whole answer, which is shown once.
+    `seen_chars`: so much of a text is to be seen at once, also where less is held.
 
     Work for a delta is linear in its text, for a view and a release in what is held.
     """
 
-    def __init__(self, *, held_chars: int | None) -> None:
+    def __init__(self, *, held_chars: int | None, seen_chars: int = 0) -> None:
         self._held_chars = held_chars
         size = held_chars or 0
-        self._due_chars = size + min(max(size, MIN_STEP_CHARS), MAX_STEP_CHARS)
-        self._num_context_chars = 0 if held_chars is None else max(size, MIN_CONTEXT_CHARS)
+        self._due_chars = size + min(max(size or seen_chars, MIN_STEP_CHARS), MAX_STEP_CHARS)
+        context_chars = max(size, seen_chars, MIN_CONTEXT_CHARS)
+        self._num_context_chars = 0 if held_chars is None else context_chars
         self._items: list[HeldRun | ToolCallBegin | ToolCallEnd] = []
         self._num_held_chars = 0
         self._num_out_chars = 0

@@ -28,7 +28,7 @@ def read_size(text: str, *, before: str = "") -> int:
     """A lower bound of the folded text's length. `before` is the character that it comes behind."""
     if text.isascii() and text.isprintable() and "  " not in text:
         # The usual case: words of a token, with a space in front of them.
-        return len(text) - (text[:1] == " " and before[-1:].isspace())
+        return len(text) - (text[:1] == " " and _hides_space(before[-1:]))
     return sum(
         [_size(one, previous) for one, previous in zip(text, (before[-1:] or "-") + text, strict=False)]
     )
@@ -48,8 +48,14 @@ def place_before(text: str, size: int) -> tuple[int, int]:
 
 def _size(character: str, before: str) -> int:
     if character.isspace():
-        return 0 if before.isspace() else 1
+        return 0 if _hides_space(before) else 1
     return _is_seen(character)
+
+
+def _hides_space(before: str) -> bool:
+    """Behind this character white space may be no more than what stands there already: of two spaces with
+    something between that nobody sees, one is left."""
+    return before.isspace() or (before != "" and not _is_seen(before))
 
 
 @lru_cache(maxsize=4096)

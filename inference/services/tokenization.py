@@ -72,7 +72,7 @@ class TokenizationService:
                 f"Invalid 'tokens': the token ids of this model are 0 to {tokenizer.num_tokens - 1}.",
                 param="tokens",
             )
-        return await self._prompt_pool.run(user_id, lambda: _text(tokenizer, request.token_ids))
+        return await self._prompt_pool.run(user_id, lambda: tokens_text(tokenizer, request.token_ids))
 
 
 def _check_size(model: ServedModel, num_bytes: int, *, param: str) -> None:
@@ -91,7 +91,7 @@ def _prompt_ids(tokenizer: Tokenizer, request: TokenizeRequest) -> tuple[int, ..
     return tuple(tokenizer.tokenize(text, add_special=add_special, parse_special=False))
 
 
-def _text(tokenizer: Tokenizer, token_ids: tuple[int, ...]) -> str:
+def tokens_text(tokenizer: Tokenizer, token_ids: tuple[int, ...]) -> str:
     return b"".join([_bytes_of(tokenizer, one) for one in token_ids]).decode("utf-8", "replace")
 
 

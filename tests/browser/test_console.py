@@ -127,8 +127,6 @@ def test_every_page_fits_and_axe_finds_nothing_serious(root, used, watched, shot
         ("requests", "/console/requests/"),
         ("request", f"/console/requests/{used[0].pk}/"),
         ("start", "/console/start/"),
-        ("my-keys", "/console/keys/"),
-        ("maintenance", "/console/maintenance/"),
     ):
         page.goto(path)
         page.wait_for_load_state("networkidle")

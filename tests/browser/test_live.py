@@ -56,6 +56,7 @@ SNAPSHOT = {
     "num_servers": 1,
     "num_silent": 0,
     "is_complete": True,
+    "maintenance": "New <i>disks</i>.",
     "is_known": True,
     "decisions": [{"at": 1.0, "kind": "probe", "text": "3 → 4 of 8: hardware-headroom", "request_id": ""}],
     "events": [{"at": 1.0, "kind": "refused", "text": "refused: queue_full", "request_id": "request-0"}],
@@ -71,6 +72,7 @@ def test_it_shows_what_comes_fits_and_axe_finds_nothing_serious(root, watched, s
     page.goto("/console/live/")
     page.get_by_role("button", name="Cancel <b>request-1</b>").wait_for()
     assert page.get_by_text("Connected.").is_visible()
+    assert page.get_by_text("Under maintenance. New <i>disks</i>.").is_visible()
     shot(page, f"live-{'phone' if size is PHONE else 'desktop'}-{scheme}")
     assert serious_faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

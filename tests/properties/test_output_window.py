@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from unicodedata import normalize
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hooks.applying import apply_to_output, output_draft
@@ -279,6 +279,7 @@ def test_nothing_is_released_that_was_not_shown_with_enough_behind_it(
 
 
 @settings(deadline=None)
+@example(" \xad\r", 0)
 @given(st.text(max_size=40), st.integers(0, 30))
 def test_held_text_is_counted_as_it_is_folded(text: str, size: int) -> None:
     ignorable = re.compile("[\u200b-\u200f\u00ad\u034f\u2060\ufeff\ufe00-\ufe0f]")

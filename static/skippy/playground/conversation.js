@@ -53,7 +53,8 @@ export class Conversation {
   }
 
   save(settings) {
-    const turns = this.turns.map(({ role, content, images, reasoning, calls, callId, name }) => ({
+    const said = this.turns.filter((turn) => turn.role !== "assistant" || turn.content || turn.reasoning || turn.calls.length);
+    const turns = said.map(({ role, content, images, reasoning, calls, callId, name }) => ({
       role, content, images, reasoning, calls, callId, name,
     }));
     for (const kept of [turns, turns.map((turn) => ({ ...turn, images: [] }))]) {

@@ -62,7 +62,7 @@ def test_a_session_ends_with_logout_password_right_and_user(staff) -> None:
     fresh = signed_in(user)
     again = session_of(fresh)
     assert watching_sessions([again]) == {again}
-    fresh.post(reverse("console:logout"))
+    fresh.post(reverse("account_logout"))
     assert watching_sessions([again]) == set()
     last = session_of(signed_in(user))
     user.is_active = False

@@ -59,7 +59,7 @@ class TestWho:
         (row,) = used(ann)
         for url in pages(row.pk):
             response = client.get(url)
-            assert (response.status_code, response.url.partition("?")[0]) == (302, reverse("console:login"))
+            assert (response.status_code, response.url.partition("?")[0]) == (302, reverse("account_login"))
 
     def test_a_key_owner_and_staff_without_the_right_see_nothing_of_others(
         self, as_ann, staff, bob, used
@@ -133,7 +133,7 @@ class TestHeaders:
         self, operator, client, ann, used
     ) -> None:
         (row,) = used(ann)
-        answers = [operator.get(url) for url in pages(row.pk)] + [client.get(reverse("console:login"))]
+        answers = [operator.get(url) for url in pages(row.pk)] + [client.get(reverse("account_login"))]
         for response in answers:
             assert "no-store" in response["Cache-Control"]
             policy = response["Content-Security-Policy"]
@@ -165,7 +165,7 @@ class TestErrors:
             assert told in body(response)
             assert "skippy/console.css" in body(response)
         strict = Client(enforce_csrf_checks=True)
-        refused = strict.post(reverse("console:login"), {"username": "ann", "password": "x"})
+        refused = strict.post(reverse("account_login"), {"username": "ann", "password": "x"})
         assert (refused.status_code, "become old" in body(refused)) == (403, True)
 
     def test_a_database_that_is_away_is_told_and_may_be_tried_again(self, operator, ann, used) -> None:
@@ -187,7 +187,7 @@ class TestErrors:
 
 
 def test_what_pages_load_is_served(client) -> None:
-    page = body(client.get(reverse("console:login")))
+    page = body(client.get(reverse("account_login")))
     found = set(re.findall(r"""(?:src|href)=["'](/static/[^"']+)""", page))
     more = (
         "uplot/uPlot-1.6.32.iife.min.js",
@@ -207,21 +207,21 @@ def test_what_pages_load_is_served(client) -> None:
 class TestSigningIn:
     def test_everybody_with_a_password_and_out_again(self, client) -> None:
         User.objects.create_user("ann", password="a password of hers")
-        login = reverse("console:login")
+        login = reverse("account_login")
         assert client.get("/").url == USAGE
         assert client.get(USAGE).url == f"{login}?next={USAGE}"
         refused = client.post(login, {"username": "ann", "password": "another"})
-        assert "correct username and password" in body(refused)
+        assert "The user name or the password is not right." in body(refused)
         given = {"username": "ann", "password": "a password of hers", "next": LOG}
         assert client.post(login, given).url == LOG
         assert client.get(login).url == USAGE
-        assert client.post(reverse("console:logout")).url == login
+        assert client.post(reverse("account_logout")).url == login
         assert client.get(USAGE).status_code == 302
 
     def test_not_to_another_site(self, client) -> None:
         User.objects.create_user("ann", password="a password of hers")
         given = {"username": "ann", "password": "a password of hers", "next": "https://evil.example/"}
-        assert client.post(reverse("console:login"), given).url == USAGE
+        assert client.post(reverse("account_login"), given).url == USAGE
 
 
 class TestUsage:
@@ -448,7 +448,7 @@ def test_navigation_leads_where_one_may_go(as_ann, operator, admin_client) -> No
         text = body(client.get(reverse("console:start")))
         return set(re.findall(r"</span>([A-Z][a-z ]+)</a>", text))
 
-    own = {"Usage", "Requests", "First request"}
+    own = {"Usage", "Requests", "First request", "Your account"}
     assert places(as_ann) == own
     assert places(operator) == own | {"Live", "Decisions"}
     assert own < places(admin_client) >= {"Keys", "Users", "Teams", "Models", "Alerts", "History"}

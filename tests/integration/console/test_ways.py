@@ -16,7 +16,7 @@ from tests.filled_console import FilledConsole, clear, fill
 from tests.integration.console.conftest import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MAX_PAGES = 120
+MAX_PAGES = 90
 # Of one kind of page (a view and the names of its parameters) so many are walked.
 MAX_OF_A_KIND = 2
 _LINK = re.compile(r"""<a\b[^>]*?\shref=["']([^"']+)["']""")

@@ -31,6 +31,11 @@ OPERATIONS = {
     ("POST", "/users"): MANAGE,
     ("GET", "/users/{user}"): MANAGE,
     ("PATCH", "/users/{user}"): MANAGE,
+    ("GET", "/users/{user}/invitation"): MANAGE,
+    ("DELETE", "/users/{user}/invitation"): MANAGE,
+    ("GET", "/users/{user}/password-link"): MANAGE,
+    ("DELETE", "/users/{user}/password-link"): MANAGE,
+    ("GET", "/password-links"): MANAGE,
     ("GET", "/teams"): MANAGE,
     ("POST", "/teams"): MANAGE,
     ("GET", "/teams/{team}"): MANAGE,
@@ -57,6 +62,12 @@ OPERATIONS = {
     ("GET", "/models/{model}/status"): MODELS,
     ("POST", "/models/{model}/load"): MODELS,
     ("POST", "/models/{model}/unload"): MODELS,
+    ("GET", "/prices"): MODELS,
+    ("POST", "/prices"): MODELS,
+    ("GET", "/prices/changes"): MODELS,
+    ("GET", "/prices/{price}"): MODELS,
+    ("PATCH", "/prices/{price}"): MODELS,
+    ("DELETE", "/prices/{price}"): MODELS,
     ("GET", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies/reorder"): POLICIES,
@@ -105,7 +116,14 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
         looks_at_texts=False,
         state="done",
     )
-    ids = {"user": caller.row.user_id, "team": team.pk, "key": other.pk, "model": model.pk, "record": RECORD}
+    ids = {
+        "user": caller.row.user_id,
+        "team": team.pk,
+        "key": other.pk,
+        "model": model.pk,
+        "record": RECORD,
+        "price": 1,
+    }
     response = caller.call(
         method,
         path.format(**ids, policy=policy.pk, webhook=webhook.pk, replay=replay.pk),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from accounts.contracts import KeyLookup, KeyState
 from hooks.contracts.actions import (
     Action,
     CallWebhook,
+    CapsuleMarker,
     Deny,
     MaskText,
     ReplaceText,
@@ -516,6 +518,91 @@ async def test_a_policy_that_only_observes_changes_nothing_and_is_on_record() ->
         _, said = await answered(site, CHAT, is_stream=True)
         assert said.content == "a secret"
         assert [one.result for one in site.records[0].hook_decisions] == ["observed"]
+
+
+def _without_names(answer: Exchange) -> str:
+    """The bytes without what is another for each answer."""
+    text = re.sub(r"(chatcmpl-|cmpl-|resp_|msg_|rs_|fc_|call_|toolu_)[\w-]+", r"\1", answer.body.decode())
+    return re.sub(r'"(created|created_at|completed_at|\w+_ms|\w+_per_second)":[-\d.e]+', r'"\1":0', text)
+
+
+@pytest.mark.parametrize("is_stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", WIRES)
+async def test_who_only_observes_changes_no_byte_and_holds_none_back(path: str, is_stream: bool) -> None:
+    watching = {"mode": PolicyMode.OBSERVE, "held_chars": 300}
+    policies = [
+        at_output(Deny("No."), Tag("seen"), condition=NAMES_SECRET, **watching),
+        masking(**watching),
+        at_output(ReplaceText(TextTarget.CONTENT, "other words"), StopGeneration(), **watching),
+        policy(HookPoint.BEFORE, ReplaceText(TextTarget.INPUT, "x"), Deny("No."), mode=PolicyMode.OBSERVE),
+        policy(HookPoint.BEFORE, CapsuleMarker("c"), mode=PolicyMode.OBSERVE),
+        policy(HookPoint.TERMINAL, Tag("end"), mode=PolicyMode.OBSERVE),
+    ]
+    bodies: list[str] = []
+    fields: dict[str, Any] = {COMPLETIONS: {"logprobs": 1, "n": 2}, CHAT: {"logprobs": True, "n": 2}}.get(
+        path, {}
+    )
+    for asked in ((), policies):
+        async with policed(*asked) as site:
+            speaks(site, thinking("a secret") + LONG + "secret" + BEHIND)
+            answer = await site.post(path, body(path, is_stream=is_stream, **fields))
+            bodies.append(_without_names(answer))
+            assert not any(name.startswith("x-capsule-id") for name in answer.headers)
+            (record,) = site.records
+            assert {one.result for one in record.hook_decisions} == ({"observed"} if asked else set())
+            assert "policy:seen" not in (record.metadata or {})
+    assert bodies[0] == bodies[1]
+    assert len(bodies[0]) > len(LONG)
+
+
+async def test_who_only_observes_sees_a_word_that_is_cut_anywhere() -> None:
+    watching = at_output(Tag("x"), condition=NAMES_SECRET, mode=PolicyMode.OBSERVE, held_chars=10)
+    async with policed(watching) as site:
+        for size in range(24, 36):
+            speaks(site, "o" * size + " secret " + BEHIND)
+            await answered(site, CHAT, is_stream=True)
+            assert [one.result for one in site.records[-1].hook_decisions][:1] == ["observed"]
+
+
+@pytest.mark.parametrize("is_stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("path", WIRES)
+async def test_escapes_in_an_answer_that_is_json_hide_nothing(path: str, is_stream: bool) -> None:
+    said_as = r'{"a": "the \u0073ecre\u0074 one", "b": "x\nsecret"}'
+    async with policed(masking()) as site:
+        speaks(site, said_as)
+        answer, said = await answered(site, path, is_stream=is_stream)
+        assert said.content == r'{"a": "the *** one", "b": "x\n***"}'
+    async with policed(at_output(Deny("No."), condition=NAMES_SECRET)) as site:
+        speaks(site, said_as)
+        answer, said = await answered(site, path, is_stream=is_stream)
+        assert said.error is not None
+        assert b"0073" not in answer.body
+
+
+async def test_prompts_of_tokens_are_read_by_policies() -> None:
+    no_secrets = policy(HookPoint.BEFORE, Deny("No."), condition="has_word(text.user, 'secret')")
+    async with policed(no_secrets) as site:
+        speaks(site, "fine")
+        for prompt, status in (
+            (list(b"a secret"), 403),
+            ([list(b"a"), list(b"SECRET")], 403),
+            (list(b"a"), 200),
+        ):
+            assert (await site.post(COMPLETIONS, body(COMPLETIONS, prompt=prompt))).status == status
+        # Ids that are none are told so, and harm nobody.
+        assert (await site.post(COMPLETIONS, body(COMPLETIONS, prompt=[1 << 30]))).status == 400
+
+
+async def test_a_mask_that_has_to_hold_refuses_what_it_cannot_mask() -> None:
+    mask = policy(HookPoint.BEFORE, MaskText((TextTarget.INPUT,), words=("secret",)))
+    async with policed(mask) as site:
+        speaks(site, "fine")
+        for prompt, status in ((list(b"a secret"), 503), (list(b"a"), 200), ("a secret", 200)):
+            assert (await site.post(COMPLETIONS, body(COMPLETIONS, prompt=prompt))).status == status
+        form = {"structured_outputs": {"choice": ["secret"]}}
+        assert (await site.post(CHAT, body(CHAT, **form))).status == 503
+        (decision,) = site.records[-1].hook_decisions
+        assert decision.reason == "something is found where it cannot be masked"
 
 
 async def test_while_a_webhook_thinks_nothing_is_released_and_others_go_on() -> None:

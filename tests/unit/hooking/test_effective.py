@@ -92,7 +92,46 @@ def test_prompts_that_came_as_text_are_changed_and_those_of_tokens_stay() -> Non
         effective_request(asked, view, replace(view, prompts=("a", "")))
     asked = requests.completion([1, 2])
     view = seen(asked)
-    assert effective_request(asked, view, replace(view, prompts=("x",))).prompts == ((1, 2),)
+    assert effective_request(asked, view, replace(view, token_texts=())).prompts == ((1, 2),)
+    assert effective_request(asked, view, replace(view, prompts=("x",))).prompts == ("x",)
+
+
+def test_what_stands_beside_turns_is_carried_back_to_its_place() -> None:
+    described = {"type": "string", "title": "t1", "description": "d2", "enum": ["secret"]}
+    parameters = {"type": "object", "properties": {"description": described}, "description": "d1"}
+    tool = {"type": "function", "function": {"name": "f", "description": "d0", "parameters": parameters}}
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = requests.chat(
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "1", "tool_call_id": "c1"},
+        tools=[tool],
+        documents=[{"text": "first", "pages": ["second"]}],
+    )
+    view = seen(asked)
+    changed = effective_request(
+        asked, view, replace(view, beside_texts=tuple(text.upper() for text in view.beside_texts))
+    )
+    (spec,) = changed.tool_use.tools
+    assert (spec.name, spec.description) == ("f", "D0")
+    assert spec.parameters == {
+        "type": "object",
+        "properties": {
+            "description": {"type": "string", "title": "T1", "description": "D2", "enum": ["secret"]}
+        },
+        "description": "D1",
+    }
+    assert changed.template.documents == ({"text": "FIRST", "pages": ["SECOND"]},)
+    assert [call.id for call in changed.messages[1].tool_calls] == ["C1"]
+    assert changed.messages[2].tool_call_id == "C1"
+    assert effective_request(asked, view, view) is asked
+
+
+def test_a_masked_name_is_carried_back() -> None:
+    asked = requests.chat({"role": "user", "content": "Hi", "name": "ada"})
+    view = seen(asked)
+    masked = replace(view, messages=(replace(view.messages[0], name="***"),))
+    assert effective_request(asked, view, masked).messages[0].name == "***"
 
 
 def test_no_message_at_all_is_refused() -> None:

@@ -48,7 +48,8 @@ class WordExchange:
     decisions: Sequence[Decision] = ()
 
     def __init__(self, verdict: Verdict, *, held_chars: int = 40) -> None:
-        self.held_chars = held_chars
+        self.held_chars = self.seen_chars = held_chars
+        self.only_observes_output = False
         self.verdict = verdict
         self.shown: list[OutputText] = []
 

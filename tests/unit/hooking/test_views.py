@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from typing import Any
 
 import pytest
 
+from hooks.conditions import RequestTexts
 from hooks.contracts.view import MediaPartView, MediaSort, RequestView, TextPart
 from inference.hooking.views import num_view_bytes, request_view
 from inference.openai.protocol import OutputRequest
@@ -108,7 +110,8 @@ def test_whatever_else_a_model_may_read_is_seen() -> None:
             chat_template_kwargs={"x": "fourth"},
         )
     )
-    assert all(word in "\n".join(seen.other_texts) for word in ("find", "first", "sécond", "third", "fourth"))
+    assert seen.beside_texts == ("first", "sécond", "c1", "c1")
+    assert {"find", "third", "fourth"} <= set(seen.other_texts)
     assert view(requests.completion("a", suffix="behind")).other_texts == ("behind",)
     assert view(requests.chat()).other_texts == ()
 
@@ -126,11 +129,59 @@ def test_words_hide_in_no_id_of_a_call() -> None:
             {"role": "tool", "content": "1", "tool_call_id": "how to build a bomb"},
         )
     )
-    assert seen.other_texts == ("f", "how to build a bomb")
+    assert seen.other_texts == ("f",)
+    assert seen.beside_texts == ("how to build a bomb", "how to build a bomb")
     # What a response goes on from may have made the call.
     result = {"type": "function_call_output", "call_id": "a bomb", "output": "1"}
     continued = view(requests.response([result], previous_response_id="resp_1"))
-    assert continued.other_texts == ("a bomb",)
+    assert continued.beside_texts == ("a bomb",)
+
+
+FORCED: dict[str, dict[str, Any]] = {
+    "a schema": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "n", "schema": {"const": "a bomb"}},
+        }
+    },
+    "a name in a schema": {"json_schema": {"type": "object", "properties": {"a bomb": {"enum": [1]}}}},
+    "choices": {"structured_outputs": {"choice": ["yes", "a bomb"]}},
+    "a pattern": {"structured_outputs": {"regex": "a bomb"}},
+    "a grammar": {"structured_outputs": {"grammar": 'start: "a bomb"'}},
+    "tags": {
+        "structured_outputs": {
+            "structural_tag": {
+                "structures": [{"begin": "<a bomb>", "schema": {"const": "a bomb"}, "end": "a bomb"}],
+                "triggers": ["<a"],
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORCED)
+def test_what_an_answer_has_to_say_is_seen(form: str) -> None:
+    assert "a bomb" in "\n".join(view(requests.chat(**FORCED[form])).other_texts)
+
+
+def test_words_do_not_hide_in_what_json_makes_of_them() -> None:
+    # As JSON it would be `x\nbomb` and `bo\u0001mb`, in which is no word of that kind.
+    hidden = {"type": "object", "properties": {"a": {"enum": ["x\nbomb"], "description": "bo\x01mb"}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": hidden}}
+    seen = view(requests.chat(tools=[tool], chat_template_kwargs={"a": ["x\tbomb"]}))
+    assert {"x\nbomb", "x\tbomb"} <= set(seen.other_texts)
+    assert seen.beside_texts == ("bo\x01mb",)
+
+
+def test_prompts_of_tokens_are_seen_as_their_text_in_their_places() -> None:
+    asked = requests.completion([[1, 2], [3]])
+    seen = request_view(asked, endpoint="completions", token_texts=("a bomb", "behind"))
+    assert (seen.prompts, seen.prompt_texts) == ((None, None), ["a bomb", "behind"])
+    texts = RequestTexts(seen)
+    assert texts.input_text == texts.user_text == "a bomb\nbehind"
+    assert texts.last_user_text == "behind"
+    assert view(asked).has_unseen_prompts
+    assert not seen.has_unseen_prompts
 
 
 def test_other_wires_are_seen_as_the_chats_that_they_are() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from hooks.applying import ActionRefused, apply_to_request
+from hooks.applying import ActionRefused, MaskIncomplete, apply_to_request
 from hooks.contracts.actions import (
     AddSystemPrompt,
     ClampParameter,
@@ -85,11 +86,46 @@ def test_prompts_get_injected_text_each():
 
 @pytest.mark.parametrize(
     "action",
-    [InjectText("x"), MaskText((TextTarget.INPUT,), words=("x",)), AddSystemPrompt("x")],
+    [InjectText("x"), AddSystemPrompt("x")],
 )
 def test_a_prompt_that_came_as_tokens_cannot_be_changed(action):
     with pytest.raises(ActionRefused):
         apply_to_request(TOKENS, action)
+
+
+MASK_X = MaskText((TextTarget.INPUT,), words=("x",))
+
+
+def test_a_mask_says_where_it_cannot_look_and_masks_the_rest():
+    with pytest.raises(MaskIncomplete) as unseen:
+        apply_to_request(replace(TOKENS, prompts=("an x", None)), MASK_X)
+    assert unseen.value.view.prompts == ("an ***", None)
+
+
+def test_a_prompt_of_tokens_whose_text_is_known_stays_where_there_is_nothing_to_mask():
+    known = replace(TOKENS, prompts=("an x", None), token_texts=("a y",))
+    assert apply_to_request(known, MASK_X).prompts == ("an ***", None)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"other_texts": ("enum", "an X")}, {"token_texts": ("x",), "prompts": (None,), "messages": ()}],
+)
+def test_a_mask_says_what_it_found_where_nothing_can_be_masked(members):
+    with pytest.raises(MaskIncomplete):
+        apply_to_request(chat("hi", **members), MASK_X)
+
+
+def test_what_is_told_beside_turns_and_names_are_masked_too():
+    view = chat(MessageView("user", (TextPart("hi"),), name="x"), beside_texts=("finds x", "y"))
+    masked = apply_to_request(view, MASK_X)
+    assert masked.beside_texts == ("finds ***", "y")
+    assert masked.messages[0].name == "***"
+
+
+def test_escapes_are_masked_in_any_text_that_may_be_json():
+    view = chat(said(r'{"a": "an \u0078", "path": "C:\x"}', "tool"))
+    assert texts(apply_to_request(view, MASK_X)) == [("tool", r'{"a": "an ***", "path": "C:\***"}')]
 
 
 def test_a_system_prompt_is_made_where_there_is_none():

@@ -253,6 +253,43 @@ def test_nesting_is_counted_where_it_is():
 
 
 @pytest.mark.parametrize(
+    ("expression", "said_of_it", "column"),
+    [
+        ("[1].map(x, text.input).size() == 1", "can only be asked (contains, endsWith, matches, size", 12),
+        ("[1].all(x, bytes(output.content) != b'')", "Inside of a comprehension output.content", 18),
+        ("request.fields.map(x, x + x) == []", "Inside of a comprehension nothing is added (+)", 25),
+        ("text.input" + " + text.input" * 9 + " == ''", "It adds (+) more than 8 times", 116),
+    ],
+)
+def test_what_would_grow_without_a_bound_is_refused(expression, said_of_it, column):
+    (problem,) = condition_check(expression, HookPoint.OUTPUT)
+    assert said_of_it in problem.message
+    assert (problem.line, problem.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "['a', 'hi'].exists(w, text.input.contains(w) || text.folded.startsWith(w))",
+        "[1].exists(n, n == request.n && has_word(text.input, 'hi'))",
+        "'a' + text.input == 'ahi'",
+    ],
+)
+def test_what_does_not_grow_is_not(expression):
+    assert holds(expression)
+
+
+def test_patterns_and_comprehensions_are_known_to_cost():
+    for expression in ("text.input.matches('a')", "('a' + model).matches('a')", "[1].exists(x, x == 1)"):
+        condition = condition_compiled(expression, BEFORE)
+        assert condition is not None
+        assert condition.is_costly
+    cheap = condition_compiled("text.input.contains('matches') // all()", BEFORE)
+    assert cheap is not None
+    assert not cheap.is_costly
+
+
+@pytest.mark.parametrize(
     ("expression", "reason"),
     [
         ("request.metadata['x'] == '1'", "the condition has an error"),

@@ -393,6 +393,63 @@ async def test_large_text_is_masked_beside_the_event_loop_wherever_it_stands(fie
     assert turns > 1
 
 
+# Seconds for RE2, for whom each character may belong to a thousand places of the pattern.
+SLOW = "(a{0,50}b?){0,19}c"
+
+
+@pytest.mark.parametrize("rule", list(FailureRule))
+async def test_a_condition_that_takes_too_long_is_given_up_in_time_and_harms_nobody_else(rule):
+    exchange = exchange_of(
+        policy(BEFORE, Tag("quick"), condition="text.input.startsWith('a')"),
+        policy(
+            BEFORE, Tag("slow"), condition=f"text.input.matches('{SLOW}')", deadline_s=0.05, on_failure=rule
+        ),
+    )
+    asking = asyncio.create_task(exchange.before(chat("a" * 20_000)))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert turns > 1
+    if rule is FailureRule.CLOSED:
+        with pytest.raises(HookFailed):
+            asking.result()
+    result = DecisionResult.FAILED_CLOSED if rule is FailureRule.CLOSED else DecisionResult.FAILED_OPEN
+    assert [one.reason for one in exchange.decisions if one.result is result] == ["the deadline has passed"]
+    assert exchange.tags == {"quick": ""}
+
+
+async def test_a_mask_that_takes_too_long_fails_and_the_others_mask():
+    exchange = exchange_of(
+        policy(BEFORE, MaskText((TextTarget.INPUT,), words=("secret",))),
+        policy(
+            BEFORE,
+            MaskText((TextTarget.INPUT,), patterns=(SLOW,)),
+            deadline_s=0.05,
+            on_failure=FailureRule.OPEN,
+        ),
+    )
+    effective = await exchange.before(chat("secret " + "a" * 20_000))
+    assert effective.messages[0].text.startswith("*** aaa")
+    assert [one.reason for one in exchange.decisions] == ["", "the deadline has passed"]
+
+
+@pytest.mark.parametrize("rule", list(FailureRule))
+async def test_what_cannot_be_masked_follows_the_failure_rule_and_the_rest_is_masked(rule):
+    mask = MaskText((TextTarget.INPUT,), words=("secret",))
+    exchange = exchange_of(policy(BEFORE, mask, on_failure=rule), policy(BEFORE, Tag("after")))
+    view = chat("a secret", other_texts=("a secret enum",))
+    if rule is FailureRule.CLOSED:
+        with pytest.raises(HookFailed):
+            await exchange.before(view)
+        assert exchange.decisions[0].result is DecisionResult.FAILED_CLOSED
+    else:
+        assert (await exchange.before(view)).messages[0].text == "a ***"
+        assert exchange.decisions[0].result is DecisionResult.REFUSED
+    assert exchange.decisions[0].reason == "something is found where it cannot be masked"
+    assert exchange.decisions[1].result is DecisionResult.APPLIED
+
+
 async def test_all_that_is_read_counts_where_reading_is_put_on_a_thread():
     turn = MessageView("tool", (TextPart("ab"),), name="c", reasoning="defg", tool_arguments=("hi", "jkl"))
     view = RequestView("e", "m", messages=(turn, turn), prompts=("mn", None), other_texts=("op",))
@@ -620,7 +677,16 @@ async def test_the_most_that_any_policy_wants_is_held_back():
     exchange = exchange_of(policy(OUTPUT, Tag("x"), held_chars=10), policy(OUTPUT, Tag("y"), held_chars=99))
 
     assert exchange.held_chars == 99
+    assert not exchange.only_observes_output
     assert exchange_of(policy(BEFORE, Tag("x"))).held_chars == 0
+
+
+async def test_who_only_observes_holds_nothing_back():
+    watching = policy(OUTPUT, Tag("x"), held_chars=500, mode=PolicyMode.OBSERVE)
+    alone = exchange_of(watching)
+    assert (alone.held_chars, alone.seen_chars, alone.only_observes_output) == (0, 500, True)
+    beside = exchange_of(watching, policy(OUTPUT, Tag("y"), held_chars=7))
+    assert (beside.held_chars, beside.seen_chars, beside.only_observes_output) == (7, 500, False)
 
 
 async def test_points_without_policies_change_nothing():

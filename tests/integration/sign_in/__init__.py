@@ -1,0 +1,1 @@
+"""Signing in: tries, second factors, providers."""
