@@ -13,9 +13,10 @@ from accounts import keys, services
 from accounts.api.failed_attempts import MAX_ATTEMPTS
 from accounts.contracts import Limits
 from accounts.models import ApiKey
+from accounts.password_links import invitation_create, password_link_create
 from accounts.scopes import Scope
 from hooks.models import HookPolicy, HookReplay, Webhook
-from inference.models import ModelRow
+from inference.models import ModelPrice, ModelRow
 from tests.integration.management.conftest import error_of
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +127,7 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
     }
     response = caller.call(
         method,
-        path.format(**ids, policy=policy.pk, webhook=webhook.pk, replay=replay.pk),
+        path.format(**ids, policy=policy.pk, webhook=webhook.pk, replay=replay.pk, price=price.pk),
         {"no_such_field": 1},
     )
     if scope in OPERATIONS[operation]:
@@ -138,7 +139,7 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
 @pytest.mark.parametrize("operation", list(OPERATIONS), ids=" ".join)
 def test_without_a_key_nothing_is_open(operation, client: Client) -> None:
     method, path = operation
-    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook", "replay"), 1)
+    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook", "replay", "price"), 1)
     response = client.generic(method, "/api" + path.format(**ids, record=RECORD))
     assert error_of(response) == (401, "invalid_api_key", None)
     assert response["WWW-Authenticate"] == "Bearer"
