@@ -117,13 +117,15 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
         looks_at_texts=False,
         state="done",
     )
+    price = ModelPrice.objects.create(model="m", starts_on="2026-01-01", input_price=1, output_price=1)
+    for make in (password_link_create, invitation_create):
+        make(user=caller.row.user)
     ids = {
         "user": caller.row.user_id,
         "team": team.pk,
         "key": other.pk,
         "model": model.pk,
         "record": RECORD,
-        "price": 1,
     }
     response = caller.call(
         method,
