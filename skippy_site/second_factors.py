@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.conf import settings
 
 from hooks.secrets import SecretBox, SecretUnreadable
 
 _USE = b"skippy: secrets of second factors"
+_OWNER = "of second factors"
 
 
 class FactorBox:
@@ -20,7 +24,18 @@ class FactorBox:
 
     def open(self, sealed: str) -> str:
         """Raises ValueError where it was sealed with another key."""
-        try:
-            return self._box.open(sealed, owner="of second factors")
-        except SecretUnreadable:
-            raise ValueError("sealed with another secret key") from None
+        with _as_value_error():
+            return self._box.open(sealed, owner=_OWNER)
+
+    def sealed_anew(self, sealed: str) -> str | None:
+        """The same secret under the present key; None where it is that already. Raises ValueError, too."""
+        with _as_value_error():
+            return self._box.sealed_anew(sealed, owner=_OWNER)
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    try:
+        yield
+    except SecretUnreadable:
+        raise ValueError("sealed with another secret key") from None

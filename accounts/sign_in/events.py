@@ -6,7 +6,7 @@ Tries that failed are in the log (`adapter`), not here: whoever tries often enou
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,13 +38,16 @@ def sign_ins_recent(user_id: int) -> Any:
     return rows.order_by("-id")[:NUM_SHOWN]
 
 
-def factor_change_record(user: Any, action: ChangeAction, kind: str) -> None:
+def factor_change_record(
+    user: Any, action: ChangeAction, kind: str, changes: Mapping[str, Any] | None = None
+) -> None:
     change_record(
         action=action,
         kind=SECOND_FACTOR,
         subject_id=user.pk,
         label=f"{kind} of {user.get_username()}",
         user_id=user.pk,
+        changes=changes,
     )
 
 

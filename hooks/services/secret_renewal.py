@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from accounts.history import change_add
+from accounts.secret_renewal import RENEWED_CHANGES, SecretRenewal
 from hooks.models import Webhook
 from hooks.models.webhook import WEBHOOK_KIND
 from hooks.secrets import SecretUnreadable
@@ -12,18 +11,10 @@ from hooks.services.announcement import hooks_changing
 from hooks.services.secret_box import secret_box
 
 
-@dataclass(frozen=True, slots=True)
-class SecretRenewal:
-    """Names of webhooks. Secrets of those in `unreadable` nobody can read: they have to be entered again."""
-
-    renewed: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    num_current: int = 0
-
-
 def webhook_secrets_reencrypt() -> SecretRenewal:
     """Encrypt anew what was encrypted with a former key. May be repeated, and run while the service does: the
-    secrets stay what they are, and who has the former key beside the present one reads either."""
+    secrets stay what they are, and who has the former key beside the present one reads either. Names are
+    webhooks'."""
     renewed: list[str] = []
     unreadable: list[str] = []
     num_current = 0
@@ -44,7 +35,7 @@ def webhook_secrets_reencrypt() -> SecretRenewal:
                 kind=WEBHOOK_KIND,
                 subject_id=row.pk,
                 label=row.name,
-                changes={"secret encrypted with": ["a former key", "the present key"]},
+                changes=RENEWED_CHANGES,
             )
             renewed.append(row.name)
     return SecretRenewal(tuple(renewed), tuple(unreadable), num_current)

@@ -8,12 +8,10 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from accounts.models import AdministrativeChange
 from hooks.contracts.policies import PolicyMode
 from hooks.examples import SHIPPED
-from hooks.models import HookPolicy, Webhook
-from hooks.selectors import policy_snapshot_read
-from tests.integration.hooks.conftest import SECRET, write_past
+from hooks.models import HookPolicy
+from tests.integration.hooks.conftest import write_past
 
 pytestmark = pytest.mark.django_db
 
@@ -66,32 +64,3 @@ def test_the_examples_are_added_once(make_webhook) -> None:
     assert len(json.loads(output_of("policy_examples", "--webhook=review", "--json"))) == len(SHIPPED)
     assert output_of("policy_examples") == "They are all there.\n"
     assert set(HookPolicy.objects.values_list("mode", flat=True)) == {"off"}
-
-
-def test_secrets_are_encrypted_with_the_present_key_once(make_webhook, settings) -> None:
-    """And the key before can be forgotten afterwards."""
-    make_webhook("old")
-    before = Webhook.objects.get().secret_encrypted
-    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another key altogether " * 2, [settings.SECRET_KEY]
-    make_webhook("new")
-
-    shown = json.loads(output_of("webhook_secrets_reencrypt", "--json"))
-    assert shown == {"renewed": ["old"], "unreadable": [], "num_current": 1}
-    assert Webhook.objects.get(name="old").secret_encrypted != before
-    settings.SECRET_KEY_FALLBACKS = []
-    assert {one.secret for one in policy_snapshot_read().webhooks.values()} == {SECRET}
-    told = AdministrativeChange.objects.filter(subject_kind="webhook", subject_label="old").latest("pk")
-    assert told.changes == {"secret encrypted with": ["a former key", "the present key"]}
-    assert "0 encrypted anew, 2 were already" in output_of("webhook_secrets_reencrypt")
-
-
-def test_a_secret_that_no_key_opens_is_named_and_the_others_are_done(make_webhook, settings) -> None:
-    make_webhook("lost")
-    settings.SECRET_KEY = "a key that nobody wrote down " * 2
-    make_webhook("old")
-    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "the present key of all " * 2, [settings.SECRET_KEY]
-
-    problem = problem_of("webhook_secrets_reencrypt")
-    assert "'lost'" in problem and "'old'" not in problem
-    settings.SECRET_KEY_FALLBACKS = []
-    assert [one.name for one in policy_snapshot_read().webhooks.values()] == ["old"]
