@@ -29,7 +29,7 @@ def quick_passwords(settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def no_log() -> Iterator[None]:
     """Thousands of refusals are no news, and each has a traceback."""
     logging.disable(logging.ERROR)

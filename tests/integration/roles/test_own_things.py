@@ -13,10 +13,11 @@ from accounts import services
 from accounts.models import ApiKey
 from accounts.scopes import Scope
 from inference.dashboards.live.rights import watching_sessions
+from inference.dashboards.live.seats import SeatsTaken
 from inference.dashboards.live.socket import NOT_ALLOWED, LiveSocket
 from tests.integration.roles.test_reach import address, api_name, paths
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_log")]
 # By what another's things are known wherever they show.
 MARKS = (
     "somebody-else",
@@ -120,48 +121,34 @@ def test_the_socket_lets_in_whom_the_live_page_lets_in(people) -> None:
     }
 
     class Board:
-        """The real board's answers, of what was asked above."""
+        """The real board's answer of who may look on, as asked above; who may is told that it is full."""
 
-        def __init__(self) -> None:
-            self.entered: list[str] = []
+        is_asked_for_a_seat = False
 
         async def may_watch(self, session: str) -> bool:
             return session in allowed
 
-        def enter(self, session: str) -> None:
-            self.entered.append(session)
+        def seat(self, session: str) -> Any:
+            self.is_asked_for_a_seat = True
+            raise SeatsTaken
 
-        def leave(self, session: str) -> None: ...
-
-        def watches(self, session: str) -> bool:
-            return session in self.entered
-
-        async def next(self) -> str:
-            return "a snapshot of everybody"
-
-    async def said(session: str, origin: str) -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
-        words = iter([{"type": "websocket.connect"}])
+    async def tried(session: str, origin: str) -> tuple[bool, list[dict[str, Any]]]:
+        board, sent = Board(), []
 
         async def receive() -> dict[str, Any]:
-            try:
-                return next(words)
-            except StopIteration:
-                await asyncio.sleep(0.05)
-                return {"type": "websocket.disconnect"}
+            return {"type": "websocket.connect"}
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
         headers = [(b"host", b"testserver"), (b"origin", origin.encode())]
         scope = {"type": "websocket", "cookies": {"sessionid": session}, "headers": headers}
-        await LiveSocket(Board())(scope, receive, send)
-        return sent
+        await LiveSocket(board)(scope, receive, send)
+        return board.is_asked_for_a_seat, sent
 
     for role, session in {**sessions, "nobody": "", "made-up": "made-up"}.items():
         for origin in ("http://testserver", "http://elsewhere.example"):
-            sent = asyncio.run(said(session, origin))
-            is_let_in = session in allowed and origin == "http://testserver"
-            assert any("snapshot" in one.get("text", "") for one in sent) == is_let_in, (role, origin)
-            if not is_let_in:
-                assert sent[-1] == {"type": "websocket.close", "code": NOT_ALLOWED}
+            is_let_in, sent = asyncio.run(tried(session, origin))
+            assert is_let_in == (session in allowed and origin == "http://testserver"), (role, origin)
+            assert [one["type"] for one in sent] == ["websocket.accept", "websocket.close"]
+            assert (sent[-1]["code"] == NOT_ALLOWED) != is_let_in
