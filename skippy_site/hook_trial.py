@@ -20,7 +20,8 @@ from hooks.webhooks.caller import HttpWebhookCaller
 from inference.domain.errors import InvalidRequest, ModelNotFound
 from inference.hooking.views import request_view
 from inference.model_rows.selectors import model_row_named
-from skippy_site.said_answers import SaidWindow
+from inference.parsing.output_window import OutputWindow
+from skippy_site.said_answers import SaidWindow, answer_deltas
 from skippy_site.webhooks import make_webhook_caller
 from skippy_site.wire_readers import WIRE_READERS
 
@@ -67,9 +68,12 @@ class SiteTrialDesk:
             team_name="" if team is None else team.name,
         )
 
-    def answer(self, said: SaidAnswer, *, held_chars: int | None) -> SaidWindow:
+    def answer(self, said: SaidAnswer, *, held_chars: int | None, seen_chars: int = 0) -> SaidWindow:
+        window = OutputWindow(held_chars=held_chars, seen_chars=seen_chars)
         return SaidWindow(
-            said.content, said.calls, said.reasoning, chunk_chars=said.chunk_chars, held_chars=held_chars
+            window,
+            answer_deltas(said.content, said.calls, said.reasoning, chunk_chars=said.chunk_chars),
+            is_stream=held_chars is not None,
         )
 
     def webhooks(self) -> AbstractAsyncContextManager[HttpWebhookCaller]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hooks.contracts.actions import StopReason
 from hooks.contracts.decisions import OutputVerdict
@@ -25,7 +25,7 @@ Call = tuple[str, str]
 def output_text(content: str, calls: Sequence[Call] = (), reasoning: str = "") -> OutputText:
     """A whole answer as policies at its end see it."""
     window = OutputWindow(held_chars=None)
-    window.push(_deltas(content, calls, reasoning))
+    window.push(answer_deltas(content, calls, reasoning))
     window.close()
     return window.view(0)
 
@@ -33,13 +33,11 @@ def output_text(content: str, calls: Sequence[Call] = (), reasoning: str = "") -
 class SaidWindow:
     """Implements hooks.services.trial.AnswerWindow, as inference.hooking.output_gate does it in earnest."""
 
-    def __init__(
-        self, content: str, calls: Sequence[Call], reasoning: str, *, chunk_chars: int, held_chars: int | None
-    ) -> None:
-        self._deltas = _deltas(content, calls, reasoning, chunk_chars=chunk_chars)
-        self._window = OutputWindow(held_chars=held_chars)
+    def __init__(self, window: OutputWindow, deltas: Iterable[MessageDelta], *, is_stream: bool) -> None:
+        self._window = window
+        self._deltas = iter(deltas)
         # Of a stream, nothing is shown where nothing is left; a whole answer is shown once in any case.
-        self._is_stream = held_chars is not None
+        self._is_stream = is_stream
         self._is_over = False
 
     def next(self) -> OutputText | None:
@@ -64,9 +62,10 @@ class SaidWindow:
         return _text_of(released.deltas)
 
 
-def _deltas(
+def answer_deltas(
     content: str, calls: Sequence[Call], reasoning: str, *, chunk_chars: int = 1 << 30
 ) -> Iterator[MessageDelta]:
+    """Thinking, then content, then calls, in pieces of so many characters."""
     for text in _pieces(reasoning, chunk_chars):
         yield ReasoningDelta(text)
     for text in _pieces(content, chunk_chars):

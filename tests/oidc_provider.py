@@ -44,14 +44,15 @@ class OidcProvider:
         self._key = new_key()
         self._codes: dict[str, dict[str, str]] = {}
 
-    def sign_in(self, authorize_url: str) -> str:
-        """What a browser is sent back with."""
+    def sign_in(self, authorize_url: str, *, is_absolute: bool = False) -> str:
+        """Where a browser is sent back to."""
         assert authorize_url.startswith(f"{self.url}/authorize?"), authorize_url
         asked = dict(parse_qsl(urlsplit(authorize_url).query))
         self.asked.append(asked)
         code = f"code-{len(self.asked)}"
         self._codes[code] = asked
-        return f"{urlsplit(asked['redirect_uri']).path}?{urlencode({'code': code, 'state': asked['state']})}"
+        back = asked["redirect_uri"] if is_absolute else urlsplit(asked["redirect_uri"]).path
+        return f"{back}?{urlencode({'code': code, 'state': asked['state']})}"
 
     def answer(self, method: str, path: str, form: dict[str, str]) -> tuple[int, Any]:
         if path == "/.well-known/openid-configuration":
@@ -100,7 +101,12 @@ class OidcProvider:
 def oidc_provider() -> Iterator[OidcProvider]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._say("GET", {})
+            if self.path.startswith("/authorize?"):
+                self.send_response(302)
+                self.send_header("Location", provider.sign_in(provider.url + self.path, is_absolute=True))
+                self.end_headers()
+            else:
+                self._say("GET", {})
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length", 0))

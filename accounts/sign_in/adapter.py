@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import get_authentication_records
@@ -90,7 +91,8 @@ class SecondFactorAdapter(DefaultMFAAdapter):
     }
 
     def get_totp_issuer(self) -> str:
-        return f"Skippy {context.request.get_host()}"
+        # Without the port: a colon ends the issuer's name for some apps.
+        return f"Skippy {urlsplit(f'//{context.request.get_host()}').hostname}"
 
     def get_totp_label(self, user: Any) -> str:
         return str(user.get_username())

@@ -63,14 +63,9 @@ class SignInForm(LoginForm):
 class _CodeField(forms.CharField):
     """A code with or without the spaces that apps show in it."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            max_length=32,
-            widget=forms.TextInput(
-                attrs={"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
-            ),
-            **kwargs,
-        )
+    def __init__(self, *, has_focus: bool = True, **kwargs: Any) -> None:
+        attributes = {"autocomplete": "one-time-code", "autofocus": has_focus, "spellcheck": "false"}
+        super().__init__(max_length=32, widget=forms.TextInput(attrs=attributes), **kwargs)
 
     def to_python(self, value: Any) -> str:
         return "".join(str(super().to_python(value)).split())
@@ -109,7 +104,8 @@ class CodeAgainForm(_Code, ReauthenticateForm):
 class SetUpForm(ActivateTOTPForm):
     """The first code of a new app shows that it has the secret."""
 
-    code = _CodeField(label="Code that the app shows")
+    # No autofocus: on a phone it would scroll the QR code away.
+    code = _CodeField(label="Code that the app shows", has_focus=False)
     step: int
 
     def clean_code(self) -> str:

@@ -28,6 +28,7 @@ OPEN = frozenset(
         "login",
         "logout",
         "jsi18n",
+        "welcome",
         "account_reauthenticate",
         "mfa_reauthenticate",
         "mfa_index",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from allauth.account.internal import flows
@@ -12,52 +11,29 @@ from allauth.mfa.base.views import ReauthenticateView as CodeReauthenticateView
 from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-_log = logging.getLogger(__name__)
-RETRY_AFTER_S = 5
 
-
-class _NeedsDatabase:
-    """While the database is away nobody can sign in, and is told so."""
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        try:
-            return super().dispatch(request, *args, **kwargs)  # type: ignore[misc,no-any-return]
-        except (OperationalError, InterfaceError) as problem:
-            _log.warning("nobody can sign in, the database does not answer: %s", type(problem).__name__)
-            return unavailable(request)
-
-
-def unavailable(request: HttpRequest) -> HttpResponse:
-    response = HttpResponse(render(None, "console/account/unavailable.html").content, status=503)
-    response["Retry-After"] = str(RETRY_AFTER_S)
-    response["Cache-Control"] = "no-store"
-    return response
-
-
-class SignInView(_NeedsDatabase, LoginView):
+class SignInView(LoginView):
     template_name = "console/login.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs), "provider_name": settings.PROVIDER_NAME}
 
 
-class CodeView(_NeedsDatabase, AuthenticateView):
+class CodeView(AuthenticateView):
     template_name = "console/account/code.html"
 
 
-class PasswordAgainView(_NeedsDatabase, ReauthenticateView):
+class PasswordAgainView(ReauthenticateView):
     template_name = "console/account/again.html"
 
 
-class CodeAgainView(_NeedsDatabase, CodeReauthenticateView):
+class CodeAgainView(CodeReauthenticateView):
     template_name = "console/account/again.html"
 
 

@@ -103,7 +103,7 @@ def _trial(form: TrialForm, request: HttpRequest) -> Trial:
         window=given["window"],
         answer=None
         if answer is None
-        else lambda held: desk.answer(answer, held_chars=held if is_stream else None),
+        else lambda held, seen: desk.answer(answer, held_chars=held if is_stream else None, seen_chars=seen),
         outcome=form.terminal_outcome,
     )
 

@@ -20,7 +20,14 @@ from cel_expr_python import cel
 
 from hooks.conditions.lexing import LOOPS, Outline, line_and_column, outline_of, tokens_of
 from hooks.conditions.variables import VARIABLE_BY_NAME, cel_type, variables_at
-from hooks.conditions.word_search import ANSWERS, FUNCTION, SearchMisspelt, WordSearch, searches_taken_out
+from hooks.conditions.word_search import (
+    ANSWERS,
+    FUNCTION,
+    PatternSearch,
+    Search,
+    SearchMisspelt,
+    searches_taken_out,
+)
 from hooks.contracts.points import HookPoint
 
 MAX_CONDITION_CHARS = 4096
@@ -33,7 +40,7 @@ LARGE_TEXTS = frozenset(
     for name, variable in VARIABLE_BY_NAME.items()
     if variable.cel_type == "string" and name.startswith(("text.", "output.", "outcome."))
 )
-ASKED_OF_TEXT = frozenset({"contains", "startsWith", "endsWith", "matches", "size"})
+ASKED_OF_TEXT = frozenset({"contains", "startsWith", "endsWith", "size"})
 COSTLY = frozenset({"matches", *LOOPS})
 
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
@@ -56,7 +63,7 @@ class Needs:
     """What is to be known to evaluate: names of variables, and words that are looked for in texts."""
 
     variables: frozenset[str] = frozenset()
-    searches: frozenset[WordSearch] = frozenset()
+    searches: frozenset[Search] = frozenset()
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(self.variables | other.variables, self.searches | other.searches)
@@ -75,6 +82,8 @@ class Condition:
     expression: Any = field(repr=False, compare=False)
     is_costly: bool = False
     """It has patterns or comprehensions: what it takes depends on what they go through."""
+    loop_texts: frozenset[str] = frozenset()
+    """Texts that are asked again and again."""
 
 
 class ConditionInvalid(Exception):
@@ -110,11 +119,13 @@ def conditions_joined(conditions: Sequence[Condition]) -> Condition | None:
     text = " || ".join([f"({condition.text}\n)" for condition in conditions])
     point = conditions[0].point
     is_costly = any(one.is_costly for one in conditions)
+    loop_texts = frozenset().union(*[one.loop_texts for one in conditions])
     try:
         expression = environment(point).compile(text)
     except RuntimeError:
         return None
-    return Condition(text, point, reduce(or_, [one.needs for one in conditions]), expression, is_costly)
+    needs = reduce(or_, [one.needs for one in conditions])
+    return Condition(text, point, needs, expression, is_costly, loop_texts)
 
 
 @cache
@@ -172,8 +183,13 @@ def _compiled(text: str, point: HookPoint) -> Condition | tuple[ConditionProblem
         expression = environment(point).compile(evaluated)
     except RuntimeError:
         return (ConditionProblem("It nests too deeply, or cannot be read."),)
-    is_costly = any(token.kind == "name" and token.text in COSTLY for token in tokens_of(evaluated))
-    condition = Condition(evaluated, point, Needs(names, frozenset(searches)), expression, is_costly)
+    is_costly = any(token.kind == "name" and token.text in COSTLY for token in tokens_of(evaluated)) or any(
+        isinstance(search, PatternSearch) for search in searches
+    )
+    loop_names = {_variable(path, known) for path, _, _ in evaluated_outline.loop_paths}
+    loop_texts = frozenset(name for name in loop_names if name in LARGE_TEXTS)
+    needs = Needs(names, frozenset(searches))
+    condition = Condition(evaluated, point, needs, expression, is_costly, loop_texts)
     problem = _tried(condition)
     return (problem,) if problem else condition
 
@@ -191,6 +207,10 @@ def _growth(outline: Outline) -> ConditionProblem | None:
             asked = ", ".join(sorted(ASKED_OF_TEXT))
             message = f"Inside of a comprehension {name} can only be asked ({asked})."
             return ConditionProblem(message, line, column)
+    for path, line, column in outline.paths:
+        name, _, method = path.rpartition(".")
+        if method == "matches" and name in LARGE_TEXTS:
+            return ConditionProblem(f"{name}.matches takes a pattern in quotes.", line, column)
     return None
 
 

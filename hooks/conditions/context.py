@@ -13,12 +13,15 @@ from hooks.conditions.compiling import Condition, Needs, environment
 from hooks.conditions.moment import Moment
 from hooks.conditions.request_texts import MAX_FOLDED_BYTES, MAX_TEXT_BYTES, TextTooLarge
 from hooks.conditions.variables import variables_at
-from hooks.conditions.word_search import ANSWERS, WordSearch
+from hooks.conditions.word_search import ANSWERS, Search
 
 logger = logging.getLogger(__name__)
 
 MAX_ITEMS = 1024
 MAX_ITEM_BYTES = 64 << 10
+# Of a text that is asked again and again, in a comprehension.
+MAX_LOOP_TEXT_CHARS = 128 << 10
+TOO_LARGE = "the input is too large"
 HAS_ERROR = "the condition has an error"
 
 
@@ -41,7 +44,7 @@ class Context:
         self._values: dict[str, Any] | None = None
         self._activation: Any = None
         # What has no value, and why.
-        self._faults: dict[str | WordSearch, str] = {}
+        self._faults: dict[str | Search, str] = {}
 
     def prepare(self) -> None:
         """Makes the values now, on whatever thread this is: for large texts it takes some milliseconds."""
@@ -57,6 +60,10 @@ class Context:
             for need in (*condition.needs.variables, *condition.needs.searches):
                 if need in self._faults:
                     raise ConditionFailed(self._faults[need])
+        assert self._values is not None
+        if any(len(self._values[name]) > MAX_LOOP_TEXT_CHARS for name in condition.loop_texts):
+            # While the binding is at it, nobody else runs.
+            raise ConditionFailed(TOO_LARGE)
         try:
             value = condition.expression.eval(self._activation).value()
         except RuntimeError as error:
@@ -90,7 +97,7 @@ class Context:
 
 def _fault(error: Exception) -> str:
     if isinstance(error, TextTooLarge):
-        return "the input is too large"
+        return TOO_LARGE
     # Its message may hold what somebody wrote.
     logger.error("What a condition reads could not be made: %s", type(error).__name__)
     return "the input cannot be read"

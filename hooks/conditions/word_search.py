@@ -1,24 +1,27 @@
-"""`has_word(text.input, ["a", "b c"])` in a condition: words looked for in a text, in whatever form either is
-written.
+"""What a condition looks for in a text: `has_word(text.input, ["a", "b c"])`, words in whatever form either
+is written, and `text.input.matches("a+")`, a pattern.
 
 The binding could call a function of ours, but keeps each text that it hands over for good. So a search is
 taken out of the expression when that is compiled, done where values are made, and its answer put in its
-place.
+place. Patterns are, too: in the binding nobody else runs while it looks, which may be for seconds.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from cel_expr_python import cel
 
 from hooks.conditions.lexing import Token, tokens_of
 from hooks.conditions.moment import Moment
-from hooks.conditions.request_texts import RequestTexts, folded_within_bounds
+from hooks.conditions.request_texts import MAX_TEXT_BYTES, RequestTexts, TextTooLarge, folded_within_bounds
 from hooks.conditions.variables import Variable
 from hooks.matching import has_needle, needle_of
+from hooks.matching.masks import MAX_PATTERN_MEMORY_BYTES
+from hooks.matching.patterns import pattern_compiled
 
 FUNCTION = "has_word"
 # What answers are read from; no expression can name it that was written by anybody.
@@ -68,17 +71,37 @@ class WordSearch:
         return any(has_needle(text, needle) for needle in self.needles)
 
 
+@dataclass(frozen=True, slots=True)
+class PatternSearch:
+    """The same for a pattern (RE2), as CEL has it: anywhere in the text, as it is."""
+
+    variable: Variable
+    pattern: Any = field(compare=False)
+    key: str
+
+    def answer(self, moment: Moment) -> bool:
+        """Raises TextTooLarge. Others run meanwhile."""
+        text = self.variable.value(moment)
+        if len(text) > MAX_TEXT_BYTES:
+            raise TextTooLarge
+        readable = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        return self.pattern.search(readable) is not None
+
+
+Search = WordSearch | PatternSearch
+
+
 def _folded(variable: Variable, moment: Moment) -> str:
     if variable.name == "output.folded":
         return moment.folded_output
     return folded_within_bounds(variable.value(moment))
 
 
-def searches_taken_out(expression: str, known: Mapping[str, Variable]) -> tuple[str, tuple[WordSearch, ...]]:
+def searches_taken_out(expression: str, known: Mapping[str, Variable]) -> tuple[str, tuple[Search, ...]]:
     """The expression with its searches' answers in their places. `known` are the variables at its point.
     Raises SearchMisspelt."""
     parts: list[str] = []
-    searches: list[WordSearch] = []
+    searches: list[Search] = []
     place = 0
     tokens = tuple(tokens_of(expression))
     for index, token in enumerate(tokens):
@@ -88,7 +111,41 @@ def searches_taken_out(expression: str, known: Mapping[str, Variable]) -> tuple[
             searches.append(search)
             parts += (expression[place : token.start], f'{ANSWERS}["{search.key}"]')
             place = end
+        elif token.kind == "name" and not is_member and (found := _pattern(tokens, index, known)):
+            pattern_search, end = found
+            searches.append(pattern_search)
+            parts += (expression[place : token.start], f'{ANSWERS}["{pattern_search.key}"]')
+            place = end
     return "".join([*parts, expression[place:]]), tuple(searches)
+
+
+def _pattern(
+    tokens: Sequence[Token], index: int, known: Mapping[str, Variable]
+) -> tuple[PatternSearch, int] | None:
+    """A variable's `.matches("...")` with a pattern in quotes; with where it ends. None for anything else."""
+    name, place = tokens[index].text, index + 1
+    while place + 1 < len(tokens) and tokens[place].text == "." and tokens[place + 1].text != "matches":
+        name += f".{tokens[place + 1].text}"
+        place += 2
+    call = tokens[place : place + 5]
+    variable = known.get(name)
+    if variable is None or variable.cel_type != "string" or len(call) < 5 or call[3].kind != "text":
+        return None
+    if [call[at].text for at in (0, 1, 2, 4)] != [".", "matches", "(", ")"]:
+        return None
+    start = call[3].start
+    written = _literal(call[3], start)
+    try:
+        pattern = pattern_compiled(written, max_memory_bytes=MAX_PATTERN_MEMORY_BYTES)
+    except Exception as error:
+        raise SearchMisspelt(f"invalid regular expression: {_said(error)}", start) from None
+    digest = hashlib.sha256(repr((name, "matches", written)).encode()).hexdigest()[:24]
+    return PatternSearch(variable, pattern, digest), call[4].start + 1
+
+
+def _said(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return (said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said))[:200]
 
 
 def _read(tokens: Sequence[Token], known: Mapping[str, Variable]) -> tuple[WordSearch, int]:

@@ -17,14 +17,16 @@ from hooks.conditions.context import HAS_ERROR
 from hooks.contracts.actions import Action, CallWebhook, Deny, MaskText, Tag, TextTarget
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, Policy, PolicyMode
+from hooks.contracts.view import TextPart
 from hooks.exchange.decision_log import action_name
 from hooks.exchange.draft import Draft
 from hooks.exchange.policy_set import PolicySet
 from hooks.matching import MaskFailed, mask_compiled
-from hooks.replaying.knowledge import Gap, gaps, past_moment, record_key, request_gap
+from hooks.replaying.knowledge import Gap, gaps, has_unseen, past_moment, record_key, request_gap
 from hooks.replaying.past_request import PastRequest
 
-MAX_REMEMBERED = 20_000
+# Each may have all of a request's metadata in it.
+MAX_REMEMBERED = 4_000
 _NEEDS_SIGNALS = frozenset({HookPoint.AFTER_PREFILL, HookPoint.MID_GENERATION})
 NOT_IN_SCOPE = "it is not in the policy's scope"
 NOT_OPTED_IN = "it did not ask for optional policies"
@@ -148,7 +150,9 @@ class ReplayJudge:
         """Why it cannot be said whether masks would have found something; "" where it can."""
         text = past.text
         if self._policy.point is not HookPoint.OUTPUT:
-            return Gap.UNMASKED.value if request_gap(past) else ""
+            if request_gap(past):
+                return Gap.UNMASKED.value
+            return Gap.TOKENS.value if has_unseen(past) else ""
         if text is None or text.output is None:
             return Gap.UNMASKED.value
         targets = {
@@ -195,6 +199,8 @@ class ReplayJudge:
             if isinstance(action, MaskText) and after is not draft:
                 num_matches += _num_masked(draft, after, action)
             draft = after
+            if draft.unmasked and self._policy.on_failure is FailureRule.CLOSED:
+                return self._failed(plain.coverage, draft.unmasked)
         if self._only_masks and draft is first and not left_out:
             return Verdict(plain.coverage)
         return replace(plain, num_matches=num_matches, left_out=tuple(dict.fromkeys(left_out)))
@@ -205,9 +211,10 @@ def _num_masked(before: Draft, after: Draft, action: MaskText) -> int:
         return max(0, len(after.output.edits) - len(before.output.edits))
     mask = mask_compiled(action)
     request = before.request
-    num = sum([len(mask.spans(prompt)) for prompt in request.prompts if prompt])
+    num = sum([len(mask.spans(text)) for text in (*request.prompts, *request.beside_texts) if text])
     for message in request.messages:
-        texts = [*[part.text for part in message.parts if hasattr(part, "text")], message.reasoning or ""]
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        texts += [message.name or "", message.reasoning or ""]
         num += sum([len(mask.spans(text)) for text in texts if text])
         num += sum([len(mask.spans(text, is_json=True)) for text in message.tool_arguments])
     return num

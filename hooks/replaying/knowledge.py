@@ -25,6 +25,7 @@ class Gap(StrEnum):
     UNMASKED = "what it would mask is not known without the text"
     CONTINUED = "it goes on from an earlier response, and is not all of what was asked"
     UNREADABLE = "what is kept of it cannot be read as a request"
+    TOKENS = "a prompt came as token ids, and what they say is not kept"
     CHANGED = "policies had changed the request, and what they made of it is not kept"
     NO_ANSWER = "its answer is not kept"
     MANY_ANSWERS = "several answers are kept as one text"
@@ -120,6 +121,9 @@ def _request_gap(past: PastRequest, point: HookPoint, name: str) -> Gap | None:
             return Gap.ERASED if past.is_erased else Gap.CUT
         return None
     gap = request_gap(past)
+    is_of_text = name.startswith("text.") or name == "request.num_chars"
+    if gap is None and is_of_text and has_unseen(past):
+        return Gap.TOKENS
     if gap is None and past.is_changed and point is not HookPoint.BEFORE:
         is_kept = name in ("request.model", "request.opts_in", "request.fields", "request.tools")
         return None if is_kept else Gap.CHANGED
@@ -131,6 +135,12 @@ def request_gap(past: PastRequest) -> Gap | None:
     if past.text is None:
         return Gap.CLOSED if past.is_text_closed else Gap.NO_TEXT
     return None if past.text.request is not None else Gap(past.text.request_gap)
+
+
+def has_unseen(past: PastRequest) -> bool:
+    """Whether part of what was asked is there as token ids only."""
+    view = None if past.text is None else past.text.request
+    return view is not None and view.has_unseen_prompts
 
 
 def _answer_gap(past: PastRequest) -> Gap | None:

@@ -58,8 +58,9 @@ class Trial:
     first_token: FirstTokenSignals | None = None
     window: WindowSignals | None = None
     output: OutputText | None = None
-    answer: Callable[[int], AnswerWindow] | None = None
-    """In place of `output`: makes the window of an answer, of which policies want so many characters held."""
+    answer: Callable[[int, int], AnswerWindow] | None = None
+    """In place of `output`: makes the window of an answer, of which policies want so many characters held
+    back, and so many seen at once."""
     outcome: TerminalOutcome | None = None
 
     def __repr__(self) -> str:
@@ -166,7 +167,7 @@ async def _generated(
         verdict = await exchange.mid_generation(replace(trial.window, rules=rules), choice=0)
         result = replace(result, injections=result.injections + verdict.injections, stop=verdict.stop)
     if trial.answer is not None and result.stop is not StopReason.CONTENT_FILTER:
-        stop = await _released(exchange, trial.answer(exchange.held_chars), steps)
+        stop = await _released(exchange, trial.answer(exchange.held_chars, exchange.seen_chars), steps)
         result = replace(result, stop=result.stop or stop)
     if trial.output is not None:
         released = await exchange.before_output(trial.output)

@@ -42,7 +42,7 @@ class TrialDesk(Protocol):
         """Somebody who signs in with this key, or without one of which anything is known."""
         ...
 
-    def answer(self, said: SaidAnswer, *, held_chars: int | None) -> AnswerWindow:
+    def answer(self, said: SaidAnswer, *, held_chars: int | None, seen_chars: int = 0) -> AnswerWindow:
         """An answer on its way out: a stream of which so much is held back, or None: a whole one."""
         ...
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from accounts.contracts import KeyState, Limits
+from accounts.contracts import BudgetPeriod, KeyState, Limits
 from accounts.limit_use import LimitUse, limit_uses_get
 from accounts.limits.contracts import LimitScope
+from accounts.limits.periods import seconds_left
 from accounts.models import ApiKey
 from accounts.roles import session_grantable_scopes
 from accounts.scopes import scopes_sorted
 
 MAX_LISTED = 200
+_PERIODS = {
+    "tokens_per_day": BudgetPeriod.DAY,
+    "tokens_per_week": BudgetPeriod.WEEK,
+    "tokens_per_month": BudgetPeriod.MONTH,
+}
 _LABELS = {
     "requests_per_minute": "requests a minute",
     "tokens_per_minute": "tokens a minute",
@@ -33,11 +39,12 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class LimitLine:
-    """`used` of `most`, both in the unit of `label`."""
+    """`used` of `most`, both in the unit of `label`; a budget begins anew at `anew_at` (UTC)."""
 
     label: str
     used: int
     most: int
+    anew_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +63,13 @@ class ListedKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyList:
-    """Newest first. `of_user` are the limits of all keys together; `is_cut`: there are more keys."""
+    """Newest first. `of_user` are the limits of all keys together, `of_team` those of all members of the
+    user's team; all hold at once. `is_cut`: there are more keys."""
 
     keys: tuple[ListedKey, ...]
     num_live: int
     of_user: tuple[LimitLine, ...]
+    of_team: tuple[LimitLine, ...]
     is_cut: bool
 
 
@@ -84,10 +93,13 @@ def key_list(user: Any, *, may_make: bool, now: datetime) -> KeyList:
         )
         for row in rows
     )
+    policy = getattr(user, "policy", None)
+    team = None if policy is None else policy.team
     return KeyList(
         listed,
         num_live=sum(one.state == STATES[KeyState.VALID] for one in listed),
-        of_user=_of_user(user, now),
+        of_user=() if policy is None else _of(LimitScope.USER, user.pk, policy.limits(), now),
+        of_team=() if team is None else _of(LimitScope.TEAM, team.pk, team.limits(), now),
         is_cut=is_cut,
     )
 
@@ -100,23 +112,28 @@ def _listed(row: ApiKey, used: LimitUse | None, *, may_replace: bool, now: datet
         scopes=tuple(scopes_sorted(row.granted_scopes())),
         models=tuple(limits.allowed_models),
         networks=tuple(map(str, limits.allowed_networks)),
-        limits=_lines(limits, used),
+        limits=_lines(limits, used, now),
         can_revoke=row.revoked_at is None,
         can_replace=may_replace and state is KeyState.VALID,
     )
 
 
-def _of_user(user: Any, now: datetime) -> tuple[LimitLine, ...]:
-    policy = getattr(user, "policy", None)
-    if policy is None:
-        return ()
-    used = limit_uses_get(scope=LimitScope.USER, owner_ids=[user.pk], now=now.timestamp())
-    return _lines(policy.limits(), used.get(user.pk))
+def _of(scope: LimitScope, owner_id: int, limits: Limits, now: datetime) -> tuple[LimitLine, ...]:
+    used = limit_uses_get(scope=scope, owner_ids=[owner_id], now=now.timestamp())
+    return _lines(limits, used.get(owner_id), now)
 
 
-def _lines(limits: Limits, used: LimitUse | None) -> tuple[LimitLine, ...]:
+def _lines(limits: Limits, used: LimitUse | None, now: datetime) -> tuple[LimitLine, ...]:
     return tuple(
-        LimitLine(label, 0 if used is None else getattr(used, name), most)
+        LimitLine(label, 0 if used is None else getattr(used, name), most, _anew_at(name, now))
         for name, label in _LABELS.items()
         if (most := getattr(limits, f"max_{name}")) is not None
     )
+
+
+def _anew_at(name: str, now: datetime) -> datetime | None:
+    period = _PERIODS.get(name)
+    if period is None:
+        return None
+    at = now.timestamp()
+    return datetime.fromtimestamp(round(at + seconds_left(period, at)), UTC)

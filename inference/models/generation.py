@@ -96,6 +96,14 @@ class GenerationRecord(models.Model):
             models.Index(
                 fields=["-created_at", "-id"], name="record_decided", condition=~models.Q(hook_decisions=[])
             ),
+            *(
+                models.Index(
+                    fields=[f"{owner}_id", "-created_at", "-id"],
+                    name=f"record_{owner}_decided",
+                    condition=~models.Q(hook_decisions=[]),
+                )
+                for owner in ("key", "user", "team")
+            ),
         ]
 
     def __str__(self) -> str:

@@ -75,9 +75,11 @@ def _added_sql(
     sums = [f"{name} = kept.{name} + excluded.{name}" for name in counts]
     sums += [f"{name} = {sum_sql(f'kept.{name}', f'excluded.{name}')}" for name in histograms]
     made = [*counts, *([_COUNTED] if has_histograms else [])]
+    # As the unique index has them: its pages are then visited once each, and not once for each row.
+    order = "key_id, hour, user_id" if table == "inference_usagebucket" else dimensions
     return f"""
     INSERT INTO {table} AS kept ({", ".join([dimensions, *counts, *histograms])})
-    SELECT {", ".join([dimensions, *made])} FROM {grouped}
+    SELECT {", ".join([dimensions, *made])} FROM {grouped} ORDER BY {order}
     ON CONFLICT ({dimensions}) DO UPDATE SET {", ".join(sums)}
 """  # noqa: S608 (names of our own, here and below)
 
@@ -89,7 +91,7 @@ def parties_sql(unit: str, source: str) -> str:
     SELECT date_trunc('{unit}', hour, 'UTC') AS {unit}, {_PARTY_DIMENSIONS},
         sum(num_requests), coalesce(sum(num_requests) FILTER (WHERE outcome <> 'completed'), 0),
         sum(num_input_tokens), sum(num_cached_tokens), sum(num_output_tokens)
-    FROM {source} GROUP BY {unit}, {_PARTY_DIMENSIONS}
+    FROM {source} GROUP BY {unit}, {_PARTY_DIMENSIONS} ORDER BY {unit}, {_PARTY_DIMENSIONS}
     ON CONFLICT ({unit}, {_PARTY_DIMENSIONS}) DO UPDATE SET
         {", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _PARTY_COUNTS)}
 """  # noqa: S608

@@ -1,4 +1,5 @@
-/* Fields that search while one types (select2) have no name of their own: screen readers get the label's. */
+/* Fields that search while one types (select2) have no name of their own: screen readers get the label's. Icons
+   that have one are pictures, which may have it. */
 "use strict";
 (() => {
   const nameOf = (select) => {
@@ -6,6 +7,7 @@
     return (label ? label.textContent : select.name).replace("*", "").trim();
   };
   const tell = () => {
+    for (const icon of document.querySelectorAll(".help-tooltip[aria-label]:not([role])")) icon.setAttribute("role", "img");
     for (const select of document.querySelectorAll("select.select2-hidden-accessible")) {
       const box = select.nextElementSibling;
       if (!box || !box.classList.contains("select2")) continue;

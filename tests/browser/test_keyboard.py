@@ -76,6 +76,6 @@ def test_usage_is_narrowed_and_a_policy_written(root, watched) -> None:
         page.keyboard.type(text)
     tab_to(page, "Save", unseen)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/hookpolicy/**")
+    page.get_by_text("was added successfully").wait_for()
     assert HookPolicy.objects.get().name == "no salaries"
     assert unseen == []

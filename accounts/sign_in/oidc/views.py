@@ -9,8 +9,7 @@ from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -18,7 +17,6 @@ from django.views.decorators.http import require_GET, require_POST
 from requests import RequestException
 
 from accounts.sign_in.oidc.provider import OidcAdapter
-from accounts.sign_in.views import unavailable
 
 _log = logging.getLogger(__name__)
 PROVIDER_ID = "oidc"
@@ -32,9 +30,6 @@ def _answered(request: HttpRequest, view: Any) -> HttpResponseBase:
         answer: HttpResponseBase = view.adapter_view(OidcAdapter(request, PROVIDER_ID))(request)
     except SocialApp.DoesNotExist:
         raise Http404 from None
-    except (OperationalError, InterfaceError) as problem:
-        _log.warning("nobody can sign in, the database does not answer: %s", type(problem).__name__)
-        return unavailable(request)
     except (RequestException, OAuth2Error, ValueError, KeyError, TypeError, AttributeError) as problem:
         _log.warning("the provider cannot be used: %s %s", type(problem).__name__, str(problem)[:300])
         told = {"is_cancelled": False, "provider_name": settings.PROVIDER_NAME}
@@ -45,7 +40,13 @@ def _answered(request: HttpRequest, view: Any) -> HttpResponseBase:
 @require_POST
 @never_cache
 def to_provider(request: HttpRequest) -> HttpResponseBase:
-    return _answered(request, OAuth2LoginView)
+    """A page that leads on, and no redirect: our policy lets forms go nowhere but here, and browsers hold
+    that against where a form's answer leads, too."""
+    answer = _answered(request, OAuth2LoginView)
+    if not isinstance(answer, HttpResponseRedirect):
+        return answer
+    told = {"url": answer.url, "provider_name": settings.PROVIDER_NAME}
+    return render(request, "console/account/to_provider.html", told)
 
 
 @require_GET

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from django.apps import apps
@@ -12,8 +13,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 
 from accounts import services
+from accounts.contracts import Limits
 from tests.filled_console import FilledConsole, clear, fill
 from tests.integration.console.conftest import signed_in
 
@@ -118,3 +121,18 @@ def test_objects_lead_to_their_usage(filled, role) -> None:
         assert client.get(address).status_code == 200
     with pytest.raises(NoReverseMatch):
         reverse("admin:inference_generationrecord_changelist")
+
+
+def test_limits_are_told_with_what_is_used_and_when_it_begins_anew(as_root, filled) -> None:
+    key = filled.keys[2]
+    team = key.user.policy.team
+    for row, limits in ((key, Limits(max_tokens_per_day=1000)), (team, Limits(max_requests_per_minute=7))):
+        row.set_limits(limits)
+        row.save()
+    shown = as_root.get(reverse("admin:accounts_apikey_change", args=[key.pk])).content.decode()
+    midnight = (timezone.now() + timedelta(days=1)).strftime("%Y-%m-%d 00:00")
+    assert f"0 of 1,000 tokens today, anew at {midnight} UTC" in shown
+    assert f"The team {team.name}: 0 of 7 requests in the last minute" in shown
+    own = signed_in(key.user).get(reverse("console:keys")).content.decode()
+    assert f"0 of 1,000 tokens a day, anew at {midnight}" in own
+    assert "Limits of your team" in own

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from inference.usage import decision_log
 from inference.usage.decision_log import DecisionFilter, decisions_page, policy_numbers
+from inference.usage.selectors import UsageOwner
 from tests.integration.usage.records import record, save
 
 PAGE = "/console/decisions/"
@@ -116,6 +117,21 @@ class TestPages:
             names = [name for (name,) in cursor.fetchall()]
         plan = decision_log._decided(last_day(), None).explain()
         assert any(name in plan for name in names), plan
+
+    @pytest.mark.parametrize("owner", ["key", "user", "team"])
+    def test_who_has_many_requests_and_no_decision_has_an_index(self, owner: str) -> None:
+        """Otherwise all of his requests are read, or all decisions about others."""
+        quiet = [decided(place / 100, **{f"{owner}_id": 8}) for place in range(2000)]
+        save(*quiet, *[decided(place / 100, decision(), **{f"{owner}_id": 9}) for place in range(2000)])
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE inference_generationrecord")
+            cursor.execute(
+                "SELECT indexname FROM pg_indexes WHERE indexdef LIKE %s",
+                [f"%({owner}_id%WHERE%hook_decisions%"],
+            )
+            names = [name for (name,) in cursor.fetchall()]
+        plan = decision_log._decided(last_day(owner=UsageOwner(**{f"{owner}_id": 8})), None).explain()
+        assert names and any(name in plan for name in names), plan
 
 
 class TestNumbers:

@@ -448,7 +448,7 @@ def test_navigation_leads_where_one_may_go(as_ann, operator, admin_client) -> No
         text = body(client.get(reverse("console:start")))
         return set(re.findall(r"</span>([A-Z][a-z ]+)</a>", text))
 
-    own = {"Usage", "Requests", "First request", "Your account"}
+    own = {"Usage", "Requests", "My keys", "Playground", "First request", "Your account"}
     assert places(as_ann) == own
     assert places(operator) == own | {"Live", "Decisions"}
     assert own < places(admin_client) >= {"Keys", "Users", "Teams", "Models", "Alerts", "History"}

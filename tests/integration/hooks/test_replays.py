@@ -76,7 +76,7 @@ class TestWhatIsKnown:
             ('request.stream && text.user.contains("x")', 0, 1),
             ("request.stream ? true : request.n > 1", 1, 1),
             ('!(request.stream && "top_k" in request.parameters)', 1, 1),
-            ('["a", "b"].exists(one, one == text.user || request.stream)', 1, 1),
+            ('["a", "b"].exists(one, request.n > 5 || request.stream)', 1, 1),
             ('principal.user == "ann" || request.temperature > 1.0', 2, 0),
             ("request.max_tokens > 4", 0, 2),
             ("request.num_media > 0 || request.num_messages > 3", 0, 2),
@@ -241,6 +241,22 @@ class TestAnswers:
         assert self.of('output.content == "the secret"')["num_matched"] == 1
         GenerationText.objects.update(previous_response_id="resp_1")
         assert replayed('has_word(text.input, "hello")').tally["not_evaluated"] == {Gap.CONTINUED: 1}
+
+    def test_prompts_that_came_as_tokens_are_not_read(self) -> None:
+        past({"model": "tiny", "prompt": [1, 2, 3]}, endpoint="completions")
+        assert replayed('has_word(text.input, "x")').tally["not_evaluated"] == {Gap.TOKENS: 1}
+        assert replayed("", actions=EMAILS).tally["not_evaluated"] == {Gap.TOKENS: 1}
+        assert replayed("request.num_token_prompts == 1").tally["num_matched"] == 1
+
+    def test_what_cannot_be_masked_is_a_failure(self) -> None:
+        tools = [{"type": "function", "function": {"name": "f", "description": "ask bob@example.org"}}]
+        past(chat("x", tools=tools))
+        assert replayed("", actions=EMAILS).tally["num_text_matches"] == 1
+        form = {"type": "object", "properties": {"bob@example.org": {"type": "string"}}}
+        tools[0]["function"]["parameters"] = form
+        past(chat("x", tools=tools), minutes=3)
+        done = replayed("", actions=EMAILS).tally
+        assert done["failures"] == {"something is found where it cannot be masked": 1}
 
     def test_what_cannot_be_read_any_more(self) -> None:
         past("[")
@@ -519,11 +535,29 @@ class TestOtherDoors:
     def test_erasing_takes_examples_and_names(self) -> None:
         user = accounts.user_ensure(username="eve")
         past(chat("x"), user_id=user.pk, username="eve")
-        past(chat("x"))
+        past(chat("x"), user_id=10**6)
         row = replayed("")
         HookReplay.objects.update(asked_by_id=user.pk, asked_by="eve")
         user_erase(user=user)
         row.refresh_from_db()
         assert row.asked_by == f"erased-{user.pk}"
-        assert [one["user_id"] for one in row.tally["examples"]] == [1]
+        assert [one["user_id"] for one in row.tally["examples"]] == [10**6]
         assert "eve" not in json.dumps(row.tally)
+
+
+def test_a_broker_that_is_away_loses_no_replay_and_holds_nobody_up(monkeypatch, settings) -> None:
+    from hooks import tasks
+    from skippy_site.celery import app, task_send
+
+    def broker(url: str) -> None:
+        monkeypatch.setattr(app, "connection_for_write", lambda: app.connection_for_read(url))
+
+    broker("redis://127.0.0.1:1/0")
+    assert task_send("hooks.tasks.replay_advance", 1) is False
+    broker("memory://")
+    assert task_send("hooks.tasks.replay_advance", 7) is True
+    with app.connection_for_read("memory://") as connection:
+        message = connection.SimpleQueue(app.conf.task_default_queue).get(timeout=5)
+        assert (message.headers["task"], message.payload[0]) == ("hooks.tasks.replay_advance", [7])
+    assert settings.CELERY_BEAT_SCHEDULE["replays-tend"]["task"] == tasks.tend.name
+    assert tasks.advance.name == "hooks.tasks.replay_advance"

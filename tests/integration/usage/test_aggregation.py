@@ -1,3 +1,4 @@
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -8,10 +9,13 @@ from inference.domain.latency_histogram import LatencyHistogram
 from inference.domain.usage import UsageRange, UsageTotals
 from inference.models import (
     GenerationRecord,
+    SpanLatency,
+    SpanUsage,
     TeamLatencyBucket,
     TeamUsageBucket,
     UsageBucket,
     UsageDay,
+    UsageMonth,
     UsagePending,
 )
 from inference.usage.aggregation import usage_aggregate
@@ -67,7 +71,16 @@ def test_what_differs_in_anything_that_is_asked_for_has_a_bucket_of_its_own():
     assert set(reasons) == {("stop", ""), ("queue_full", "server_overloaded"), ("", "permission_denied")}
 
 
-def sums(model: type[UsageBucket | TeamUsageBucket | UsageDay]) -> list[int]:
+def spans_now() -> dict[tuple[int, bool], int]:
+    found: Counter[tuple[int, bool]] = Counter()
+    for num_hours, is_of_all, num_requests in SpanUsage.objects.values_list(
+        "num_hours", "is_of_all", "num_requests"
+    ):
+        found[num_hours, is_of_all] += num_requests
+    return dict(found)
+
+
+def sums(model: type[UsageBucket | TeamUsageBucket | UsageDay | UsageMonth]) -> list[int]:
     names = ("num_requests", "num_input_tokens", "num_cached_tokens", "num_output_tokens")
     return [sum(model.objects.values_list(name, flat=True)) for name in names]
 
@@ -88,10 +101,22 @@ def test_hours_of_teams_and_days_of_keys_add_up_to_the_same():
     assert UsageDay.objects.count() < UsageBucket.objects.count()
     counts = [sum(bucket.total_counts) for bucket in TeamLatencyBucket.objects.all()]
     assert sum(counts) == 150
+    spans = spans_now()
+    assert spans == {(1, True): 50 * 3, (24, True): 50 * 3, (24, False): 50 * 3}
+    latencies = SpanLatency.objects.values_list(
+        "num_hours", "is_of_all", "starts_at", "team_id", "total_counts"
+    )
+    times = sorted(latencies, key=str)
+    assert sum(sum(one[-1]) for one in times) == 3 * 150
+    (month,) = UsageMonth.objects.values_list("month").distinct().order_by("month")[:1]
     days = set(UsageDay.objects.values_list("day", "key_id", "team_id", "num_requests"))
     usage_rebuild(start_at=AT + 5 * HOUR, end_at=AT + 40 * HOUR)
     assert sums(TeamUsageBucket) == sums(UsageDay) == sums(UsageBucket) == [150, 1500, 600, 750]
     assert set(UsageDay.objects.values_list("day", "key_id", "team_id", "num_requests")) == days
+    assert spans_now() == spans
+    assert sorted(latencies.all(), key=str) == times
+    assert sums(UsageMonth) == sums(UsageBucket)
+    assert UsageMonth.objects.order_by("month").values_list("month").first() == month
 
 
 def test_a_day_whose_records_are_partly_gone_keeps_what_its_hours_have():

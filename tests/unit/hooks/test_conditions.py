@@ -21,7 +21,7 @@ from hooks.conditions import (
     conditions_joined,
     variables_at,
 )
-from hooks.conditions.context import MAX_ITEMS
+from hooks.conditions.context import MAX_ITEMS, MAX_LOOP_TEXT_CHARS
 from hooks.conditions.lexing import outline_of
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
@@ -185,7 +185,9 @@ def test_every_variable_has_a_value_of_its_type_at_each_of_its_points(point):
         ("request.temperature > 1", "a double is compared with 3.0, not with 3.", 1, 21),
         ("request.n", "It has to be true or false; this is of type int.", 0, 0),
         ("request.parameters.x", "It has to be true or false; this is of type dyn.", 0, 0),
-        ("text.input.matches('(')", "invalid regular expression: missing ): (.", 0, 0),
+        ("text.input.matches('(')", "invalid regular expression: missing ): (.", 1, 20),
+        ("'a'.matches('(')", "invalid regular expression: missing ): (.", 0, 0),
+        ("text.input.matches(text.system)", "text.input.matches takes a pattern in quotes.", 1, 1),
         ("true\x00 && false", "It holds a NUL, or half of a surrogate pair.", 0, 0),
         ("'\ud800' == ''", "It holds a NUL, or half of a surrogate pair.", 0, 0),
         ("(" * 30 + "true" + ")" * 30, "Brackets nest more than 24 deep.", 0, 0),
@@ -255,7 +257,7 @@ def test_nesting_is_counted_where_it_is():
 @pytest.mark.parametrize(
     ("expression", "said_of_it", "column"),
     [
-        ("[1].map(x, text.input).size() == 1", "can only be asked (contains, endsWith, matches, size", 12),
+        ("[1].map(x, text.input).size() == 1", "can only be asked (contains, endsWith, size", 12),
         ("[1].all(x, bytes(output.content) != b'')", "Inside of a comprehension output.content", 18),
         ("request.fields.map(x, x + x) == []", "Inside of a comprehension nothing is added (+)", 25),
         ("text.input" + " + text.input" * 9 + " == ''", "It adds (+) more than 8 times", 116),
@@ -279,6 +281,24 @@ def test_what_does_not_grow_is_not(expression):
     assert holds(expression)
 
 
+def test_patterns_are_read_as_cel_reads_them():
+    at = moment(chat("Be KIND\nto é\ud800"))
+    for pattern, is_found in (
+        ("KIND", True), ("kind", False), ("(?i)kind", True), ("^to", False), ("é.$", True), ("d\\d", False),
+    ):  # fmt: skip
+        assert holds(f"text.input.matches({pattern!r})", at) is is_found
+    assert holds("['KIND', 'x'].exists(w, text.input.matches('Be .*') && text.input.contains(w))", at)
+    assert not holds("!text.input.matches(r'\\w+') || text.user.matches('nobody')", at)
+
+
+def test_a_text_that_is_asked_again_and_again_is_bounded():
+    asked = "['b', 'c'].exists(w, text.input.contains(w))"
+    assert not holds(asked, moment(chat("a" * MAX_LOOP_TEXT_CHARS)))
+    with pytest.raises(ConditionFailed) as failed:
+        holds(asked, moment(chat("a" * (MAX_LOOP_TEXT_CHARS + 1))))
+    assert failed.value.reason == "the input is too large"
+
+
 def test_patterns_and_comprehensions_are_known_to_cost():
     for expression in ("text.input.matches('a')", "('a' + model).matches('a')", "[1].exists(x, x == 1)"):
         condition = condition_compiled(expression, BEFORE)
@@ -295,7 +315,7 @@ def test_patterns_and_comprehensions_are_known_to_cost():
         ("request.metadata['x'] == '1'", "the condition has an error"),
         ("1 / (request.n - 1) == 0", "the condition has an error"),
         ("request.parameters.x > 3", "the condition has an error"),
-        ("text.input.matches(text.system)", "the condition has an error"),
+        ("model.matches(text.system)", "the condition has an error"),
     ],
 )
 def test_what_is_neither_true_nor_false_fails(expression, reason):
