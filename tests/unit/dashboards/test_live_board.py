@@ -24,6 +24,7 @@ from inference.dashboards.live.socket import (
 from inference.domain.clock import SystemClock
 from inference.domain.errors import ServiceUnavailable
 from inference.domain.live_requests import LiveRequestStatus
+from inference.domain.maintenance import Maintenance
 from inference.ledger.live_desk import LiveRequests
 from inference.ledger.live_watch import LiveRequestsUnknown
 from inference.telemetry.recent_events import RecentEvents
@@ -63,6 +64,7 @@ class Stage:
             recent=RecentEvents(clock),
             requests=self.watch,
             ask_rights=self.ask_rights,
+            ask_maintenance=Maintenance,
             clock=clock,
         )
         self.board = LiveBoard(sources, Seats(max_seats))
