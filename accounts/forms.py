@@ -14,7 +14,7 @@ from accounts.models import ApiKey
 from accounts.models.limit_columns import LIMIT_COLUMNS
 from accounts.refusals import KEEPS_OTHERS_TEXT
 from accounts.roles import may_have_text_kept
-from accounts.scopes import SCOPE_MEANINGS, Scope
+from accounts.scopes import DEFAULT_SCOPES, SCOPE_MEANINGS, Scope
 
 
 def _new_submission_id() -> str:
@@ -74,6 +74,11 @@ class ApiKeyAddForm(ApiKeyChangeForm):
 
     class Meta(ApiKeyChangeForm.Meta):
         fields: ClassVar = ["user", *ApiKeyChangeForm.Meta.fields]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # As for keys that are made elsewhere: one without scopes opens nothing.
+        self.fields["scopes"].initial = sorted(DEFAULT_SCOPES)
 
     def clean_user(self) -> Any:
         user = self.cleaned_data["user"]

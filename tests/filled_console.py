@@ -55,6 +55,7 @@ ENDINGS: tuple[tuple[Outcome, str, int], ...] = (
 )
 _LEFT_BEHIND = (
     "generationrecord", "usagepending", "usagebucket", "teamlatencybucket", "teamusagebucket", "usageday",
+    "usagemonth", "spanusage", "spanlatency",
     "storedevent", "eventbucket", "generationtext", "modelprice", "alert",
 )  # fmt: skip
 

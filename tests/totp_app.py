@@ -13,6 +13,7 @@ class TotpApp:
         self.secret = secret.replace(" ", "")
         self._key = base64.b32decode(self.secret)
         self.recovery_codes: list[str] = []
+        self.set_up_with = ""
 
     def code(self, *, later: int = 0) -> str:
         """The code of now, or of so many periods later."""

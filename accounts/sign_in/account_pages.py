@@ -98,6 +98,13 @@ class PasswordView(PasswordChangeView):
     template_name = "console/account/password.html"
     success_url = reverse_lazy("account")
 
+    def dispatch(self, *args: Any, **kwargs: Any) -> HttpResponse:
+        # With one of his own he would go on signing in after his provider has let him go.
+        if not self.request.user.has_usable_password():
+            raise PermissionDenied("You log in without a password.")
+        answer: HttpResponse = super().dispatch(*args, **kwargs)
+        return answer
+
     def form_valid(self, form: Any) -> HttpResponse:
         answer: HttpResponse = super().form_valid(form)
         messages.success(self.request, "Your password is changed. Other sessions of yours have ended.")

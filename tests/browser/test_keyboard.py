@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from accounts import keys
+from accounts.models import ApiKey
+from accounts.scopes import DEFAULT_SCOPES
 from hooks.models import HookPolicy
 from tests.browser.test_console import signed_in
 
@@ -50,6 +52,7 @@ def test_a_key_is_made_and_copied(root, watched) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector("#new-api-key")
     assert keys.is_well_formed(page.input_value("#new-api-key"))
+    assert ApiKey.objects.get().granted_scopes() == DEFAULT_SCOPES
     tab_to(page, "Copy", unseen)
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('[data-copy-status]').textContent !== ''")

@@ -17,6 +17,7 @@ from django.shortcuts import render
 from accounts.audit import change_record
 from accounts.models.administrative_change import ChangeAction
 from accounts.sign_in.oidc.people import (
+    NO_SUPERUSERS,
     PersonRefused,
     ProviderPerson,
     person_admit,
@@ -50,6 +51,8 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
                 if not sociallogin.is_existing:
                     _link(sociallogin, person)
                 user = sociallogin.user
+                if user.is_superuser:
+                    raise PersonRefused(NO_SUPERUSERS)
                 _keep_little(account)
                 if user.is_active:
                     person_role_set(person, user)

@@ -22,6 +22,7 @@ from accounts.roles import Role
 from accounts.user_services import user_create
 
 ACTOR = "provider"
+NO_SUPERUSERS = "Superusers log in with their password."
 _HIGHEST_FIRST = (Role.ADMINISTRATOR, Role.OPERATOR, Role.AUDITOR, Role.KEY_OWNER)
 
 
@@ -86,7 +87,7 @@ def person_find(person: ProviderPerson) -> Any:
     if len(found) > 1:
         raise PersonRefused("Several users have your e-mail address here. An administrator can mend that.")
     if found and found[0].is_superuser:
-        raise PersonRefused("Superusers log in with their password.")
+        raise PersonRefused(NO_SUPERUSERS)
     return found[0] if found else None
 
 

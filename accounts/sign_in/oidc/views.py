@@ -9,6 +9,7 @@ from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from django.conf import settings
+from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -20,6 +21,16 @@ from accounts.sign_in.oidc.provider import OidcAdapter
 
 _log = logging.getLogger(__name__)
 PROVIDER_ID = "oidc"
+# It is away or says nonsense; or two first sign-ins of one person, of which one comes too late.
+_GOES_WRONG = (
+    RequestException,
+    OAuth2Error,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IntegrityError,
+)
 
 
 def _answered(request: HttpRequest, view: Any) -> HttpResponseBase:
@@ -30,7 +41,7 @@ def _answered(request: HttpRequest, view: Any) -> HttpResponseBase:
         answer: HttpResponseBase = view.adapter_view(OidcAdapter(request, PROVIDER_ID))(request)
     except SocialApp.DoesNotExist:
         raise Http404 from None
-    except (RequestException, OAuth2Error, ValueError, KeyError, TypeError, AttributeError) as problem:
+    except _GOES_WRONG as problem:
         _log.warning("the provider cannot be used: %s %s", type(problem).__name__, str(problem)[:300])
         told = {"is_cancelled": False, "provider_name": settings.PROVIDER_NAME}
         return render(request, "console/account/provider.html", told, status=502)

@@ -116,9 +116,10 @@ def test_the_service_s_own_words_come_through(client: httpx.Client) -> None:
 
 def test_of_forwarded_addresses_only_nginx_s_own_word_is_handed_on(client: httpx.Client) -> None:
     sent = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "http", "X-Real-IP": "203.0.113.9"}
-    seen = client.post("/echo", headers=sent).json()["headers"]
-    assert (seen["x-forwarded-for"], seen["x-forwarded-proto"]) == ("127.0.0.1", "https")
-    assert seen["host"] == "llm.example.org"
+    for path in ("/echo", "/console/login/", "/console/welcome/a-secret/"):
+        seen = client.post(path, headers=sent).json()["headers"]
+        assert (seen["x-forwarded-for"], seen["x-forwarded-proto"]) == ("127.0.0.1", "https"), path
+        assert seen["host"] == "llm.example.org"
 
 
 def test_metrics_are_for_inside(client: httpx.Client) -> None:

@@ -29,6 +29,8 @@ ELSEWHERE = {
     "accounts.limitcounter": "counted: what is used of limits is shown where limits are",
     "accounts.limitprocess": "counted: which processes hold reservations, for seconds",
     "accounts.limitreservation": "counted: what open requests hold, for seconds",
+    "accounts.signinattempts": "counted: wrong passwords, until they are forgotten",
+    "hooks.hookreplay": "the pages of replays, which a policy's form leads to",
     "accounts.rolegroup": "which groups are those of roles",
     "inference.maintenance": "the console's page of maintenance",
     "inference.generationrecord": "the console's log of requests",
@@ -42,6 +44,9 @@ ELSEWHERE = {
     "inference.usagebucket": "the console's page of usage",
     "inference.teamusagebucket": "the console's page of usage",
     "inference.teamlatencybucket": "the console's page of usage",
+    "inference.usagemonth": "the console's page of usage",
+    "inference.spanusage": "the console's page of usage",
+    "inference.spanlatency": "the console's page of usage",
     "inference.usageday": "the console's page of usage",
     "inference.usagepending": "records that will be in usage within a minute",
 }

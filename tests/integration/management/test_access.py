@@ -13,9 +13,10 @@ from accounts import keys, services
 from accounts.api.failed_attempts import MAX_ATTEMPTS
 from accounts.contracts import Limits
 from accounts.models import ApiKey
+from accounts.password_links import invitation_create, password_link_create
 from accounts.scopes import Scope
 from hooks.models import HookPolicy, HookReplay, Webhook
-from inference.models import ModelRow
+from inference.models import ModelPrice, ModelRow
 from tests.integration.management.conftest import error_of
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +32,11 @@ OPERATIONS = {
     ("POST", "/users"): MANAGE,
     ("GET", "/users/{user}"): MANAGE,
     ("PATCH", "/users/{user}"): MANAGE,
+    ("GET", "/users/{user}/invitation"): MANAGE,
+    ("DELETE", "/users/{user}/invitation"): MANAGE,
+    ("GET", "/users/{user}/password-link"): MANAGE,
+    ("DELETE", "/users/{user}/password-link"): MANAGE,
+    ("GET", "/password-links"): MANAGE,
     ("GET", "/teams"): MANAGE,
     ("POST", "/teams"): MANAGE,
     ("GET", "/teams/{team}"): MANAGE,
@@ -57,6 +63,12 @@ OPERATIONS = {
     ("GET", "/models/{model}/status"): MODELS,
     ("POST", "/models/{model}/load"): MODELS,
     ("POST", "/models/{model}/unload"): MODELS,
+    ("GET", "/prices"): MODELS,
+    ("POST", "/prices"): MODELS,
+    ("GET", "/prices/changes"): MODELS,
+    ("GET", "/prices/{price}"): MODELS,
+    ("PATCH", "/prices/{price}"): MODELS,
+    ("DELETE", "/prices/{price}"): MODELS,
     ("GET", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies"): POLICIES,
     ("POST", "/hook-policies/reorder"): POLICIES,
@@ -105,10 +117,19 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
         looks_at_texts=False,
         state="done",
     )
-    ids = {"user": caller.row.user_id, "team": team.pk, "key": other.pk, "model": model.pk, "record": RECORD}
+    price = ModelPrice.objects.create(model="m", starts_on="2026-01-01", input_price=1, output_price=1)
+    for make in (password_link_create, invitation_create):
+        make(user=caller.row.user)
+    ids = {
+        "user": caller.row.user_id,
+        "team": team.pk,
+        "key": other.pk,
+        "model": model.pk,
+        "record": RECORD,
+    }
     response = caller.call(
         method,
-        path.format(**ids, policy=policy.pk, webhook=webhook.pk, replay=replay.pk),
+        path.format(**ids, policy=policy.pk, webhook=webhook.pk, replay=replay.pk, price=price.pk),
         {"no_such_field": 1},
     )
     if scope in OPERATIONS[operation]:
@@ -120,7 +141,7 @@ def test_each_scope_opens_its_operations_and_no_other(program, operation, scope)
 @pytest.mark.parametrize("operation", list(OPERATIONS), ids=" ".join)
 def test_without_a_key_nothing_is_open(operation, client: Client) -> None:
     method, path = operation
-    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook", "replay"), 1)
+    ids = dict.fromkeys(("user", "team", "key", "model", "policy", "webhook", "replay", "price"), 1)
     response = client.generic(method, "/api" + path.format(**ids, record=RECORD))
     assert error_of(response) == (401, "invalid_api_key", None)
     assert response["WWW-Authenticate"] == "Bearer"

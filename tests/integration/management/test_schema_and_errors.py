@@ -46,6 +46,7 @@ class TestSchema:
                     "{policy_id}": "{policy}",
                     "{webhook_id}": "{webhook}",
                     "{replay_id}": "{replay}",
+                    "{price_id}": "{price}",
                 }
                 shown = path.removeprefix("/api")
                 for long, short in names.items():
@@ -59,6 +60,7 @@ class TestSchema:
                 assert f"`{scope.value}`" in operation["description"]
             assert "$ref" in str(operation["responses"]["default"])
         rest = {("GET", "/users/{user}/export"), ("POST", "/users/{user}/erase")}
+        rest |= {("POST", f"/users/{{user}}/{name}") for name in ("invitation", "password-link")}
         assert set(found) == set(OPERATIONS) | rest
 
     def test_bodies_name_their_fields_and_no_answer_but_the_first_has_a_key(self, document) -> None:

@@ -49,7 +49,8 @@ def set_up(sign_in: Any) -> Callable[..., TotpApp]:
         again = client.post(f"/console/account/again/?next={page}", {"password": PASSWORD})
         assert again.url == page
         app = TotpApp(client.get(page).context["form"].secret)
-        answer = client.post(page, {"code": app.code()})
+        app.set_up_with = app.code()
+        answer = client.post(page, {"code": app.set_up_with})
         assert answer.url == f"{SECURITY}codes/", answer.context and answer.context["form"].errors
         app.recovery_codes = client.get(answer.url).context["unused_codes"]
         return app

@@ -139,6 +139,8 @@ class TestWhoComesIn:
         assert client.session["_auth_user_id"] == str(ann.pk)
         User.objects.filter(pk=ann.pk).update(is_active=False)
         assert "switched off" in come(provider).text
+        User.objects.filter(pk=ann.pk).update(is_active=True, is_superuser=True)
+        assert "Superusers" in come(provider).text
 
     def test_domains(self, provider, settings) -> None:
         configure(settings, provider, oidc_creates_users="yes", oidc_domains="example.com, @Example.ORG")
@@ -188,6 +190,8 @@ class TestWhoComesIn:
         come(provider, client)
         assert client.get("/console/start/").url == SECURITY
         assert client.get(f"{SECURITY}set-up/").status_code == 200
+        settings.SECOND_FACTOR_RULE = "off"
+        assert client.get("/console/account/password/").status_code == 403
         session = client.session
         session["account_authentication_methods"][0]["at"] -= 3600
         session.save()

@@ -46,7 +46,7 @@ class TestOfOnesOwn:
         assert fresh.get("/console/").status_code == 302
         assert fresh.get(LOGIN).url == CODE
         # The code that set it up, nor any other of that time, is good again.
-        assert "was used already" in fresh.post(CODE, {"code": app.code()}).text
+        assert "was used already" in fresh.post(CODE, {"code": app.set_up_with}).text
         later = app.code(later=1)
         assert fresh.post(CODE, {"code": f"{later[:3]} {later[3:]}"}).url == "/console/"
         assert fresh.get("/console/").status_code == 200
