@@ -47,6 +47,8 @@ def test_axe_finds_nothing_serious(root, watched, shot) -> None:
     for name in (
         "hookpolicy/",
         "hookpolicy/add/",
+        "hookpolicy/try/",
+        "hookpolicy/replays/",
         f"hookpolicy/{HookPolicy.objects.all()[0].pk}/history/",
         "webhook/",
         "webhook/add/",
@@ -74,12 +76,12 @@ def test_a_draft_is_replayed_with_progress_and_its_numbers_add_up(root, watched,
     assert serious_faults(page) == []
     page.get_by_role("button", name="Replay", exact=True).click()
     page.wait_for_url("**/replays/*/")
-    assert "Waiting for its turn" in page.inner_text("[role=status]")
+    assert "Waiting for its turn" in page.inner_text("#replay-progress [role=status]")
     replay_id = int(page.url.rstrip("/").rpartition("/")[2])
     for num_done in range(1, 4):
         assert replay_advance(replay_id=replay_id, slice_s=0)
         page.wait_for_function(f"document.getElementById('num-records').innerText === '{num_done}'")
-    assert "Running" in page.inner_text("[role=status]")
+    assert "Running" in page.inner_text("#replay-progress [role=status]")
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled: these are the numbers until then.").wait_for()
     page.get_by_role("button", name="Go on").click()
