@@ -145,7 +145,9 @@ class GenerationStream:
                     yield released
                 if output_filter.end is not None:
                     self._handle.cancel()
-                    self._result = self._make_result(output_filter.end, self._meter.last_token_ts)
+                    result = self._make_result(output_filter.end, self._meter.last_token_ts)
+                    # The same part may have had a stop string, too, but that is not what ended it.
+                    self._result = replace(result, stop=None)
                     return
         for released in await output_filter.finish():
             yield released

@@ -504,6 +504,14 @@ async def test_usage_and_done_come_as_without_policies() -> None:
         assert answer.body.endswith(b"data: [DONE]\n\n")
 
 
+async def test_a_stop_string_behind_a_policys_stop_did_not_end_the_answer() -> None:
+    """Also where both come in one piece."""
+    async with policed(at_output(StopGeneration(StopReason.STOP), condition=NAMES_SECRET)) as site:
+        site.engine.play = lambda handle: handle.start().say(LONG + "secret" + BEHIND * 3 + "END").finish()
+        answer, said = await answered(site, MESSAGES, is_stream=True, stop_sequences=["END"])
+        assert said.finish == "end_turn" and b'"stop_sequence":"END"' not in answer.body
+
+
 async def test_stop_strings_end_the_answer_before_policies_see_it() -> None:
     async with policed(masking()) as site:
         speaks(site, "a secret END and more")
