@@ -26,7 +26,8 @@ class AttemptRule:
         beyond = num_failed - self.num_free
         if beyond < 0:
             return timedelta(0)
-        return min(FIRST_PAUSE * 2 ** min(beyond, 16), self.max_pause)
+        pause: timedelta = FIRST_PAUSE * 2 ** min(beyond, 16)
+        return min(pause, self.max_pause)
 
 
 # One name from one address, or from a browser in which this user has signed in before; codes of one user.

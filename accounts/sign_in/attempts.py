@@ -159,4 +159,4 @@ def _user_of(source: str, attempt: Try) -> int | None:
 
 def _digest(kind: str, *parts: str) -> str:
     text = "\0".join((kind, *parts)).encode("utf-8", "surrogatepass")
-    return salted_hmac(_SALT, text, algorithm="sha256").hexdigest()
+    return str(salted_hmac(_SALT, text, algorithm="sha256").hexdigest())
