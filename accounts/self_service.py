@@ -80,8 +80,7 @@ def own_key_create(
     if bounds.max_keys == 0:
         raise PermissionDenied(MAKES_NONE)
     now = timezone.now()
-    live = Q(revoked_at__isnull=True) & (Q(expires_at__isnull=True) | Q(expires_at__gt=now))
-    if ApiKey.objects.filter(live, user=owner).count() >= bounds.max_keys:
+    if ApiKey.objects.filter(_live(now), user=owner).count() >= bounds.max_keys:
         raise PermissionDenied(
             f"You may have {bounds.max_keys} keys and have that many: revoke one that is not needed."
         )
@@ -103,21 +102,36 @@ def own_key_create(
     )
 
 
+@transaction.atomic
 def own_key_replace(*, user: AbstractUser, key: ApiKey, grace: timedelta) -> tuple[ApiKey, MintedKey]:
     """A new key in place of one of the user's own, by himself, signed in; the old one goes on for `grace`.
 
     It may what the old one may, so who may make no keys himself, or not such ones, may not replace them
-    either. Raises PermissionDenied, and ValidationError as `services.api_key_rotate`.
+    either. No more replaced keys go on at once than he may make: each has its own limits, so whoever
+    replaced the new one again and again would have as many budgets as he likes. Raises PermissionDenied, and
+    ValidationError as `services.api_key_rotate`, or where too many go on.
     """
     if key.user_id != user.pk:
         raise PermissionDenied("It is somebody else's key.")
-    if self_service_bounds(user=user).max_keys == 0:
+    owner = get_user_model().objects.select_for_update(of=("self",)).get(pk=user.pk)
+    max_keys = self_service_bounds(user=owner).max_keys
+    if max_keys == 0:
         raise PermissionDenied(MAKES_NONE)
     beyond = key.granted_scopes() - session_grantable_scopes(user)
     if beyond:
         names = ", ".join(scopes_sorted(beyond))
         raise PermissionDenied(f"Ask an administrator to replace a key with more rights than yours: {names}.")
+    going_on = ApiKey.objects.filter(_live(timezone.now()), user=owner, rotated_to__isnull=False)
+    if grace and going_on.count() >= max_keys:
+        raise ValidationError(
+            "Keys that you have replaced go on still, as many as you may have: revoke one, or end this one "
+            "at once."
+        )
     return services.api_key_rotate(key=key, grace=grace)
+
+
+def _live(now: datetime) -> Q:
+    return Q(revoked_at__isnull=True) & (Q(expires_at__isnull=True) | Q(expires_at__gt=now))
 
 
 def bounded_end(

@@ -158,6 +158,22 @@ def test_replacing_needs_the_right_to_make_such_a_key(browser: Client, ann: User
     assert ApiKey.objects.filter(user=ann).count() == 3
 
 
+def test_replacing_again_and_again_makes_no_more_live_keys_than_allowed(browser: Client, ann: User) -> None:
+    """Each has limits of its own, so they would be as many budgets."""
+    self_service_set(user=ann, bounds=SelfServiceBounds(max_keys=1))
+    first, _ = services.api_key_create(user=ann, name="k", limits=Limits(max_tokens_per_day=7))
+    assert shown_key(browser.post(f"{PAGE}{first.pk}/replace/", {"grace": "604800"}))
+    second = ApiKey.objects.get(rotated_from=first)
+    refused = browser.post(f"{PAGE}{second.pk}/replace/", {"grace": "604800"}, follow=True)
+    assert "go on still" in refused.content.decode()
+    assert not ApiKey.objects.filter(rotated_from=second).exists()
+    # What does not add one is free.
+    assert shown_key(browser.post(f"{PAGE}{second.pk}/replace/", {"grace": "0"}))
+    third = ApiKey.objects.get(rotated_from=second)
+    assert browser.post(f"{PAGE}{first.pk}/revoke/").status_code == 302
+    assert shown_key(browser.post(f"{PAGE}{third.pk}/replace/", {"grace": "3600"}))
+
+
 def test_keys_of_others_are_not_there(browser: Client, ann: User) -> None:
     self_service_set(user=ann, bounds=SelfServiceBounds(max_keys=2))
     other, _ = services.api_key_create(user=User.objects.create_user("bob"), name="of bob")
