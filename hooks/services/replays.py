@@ -64,8 +64,7 @@ def replay_create(*, policy: Policy, span: str, looks_at_texts: bool, is_draft: 
         raise InvalidField("point", refusal)
     actor, now = current_actor(), timezone.now()
     with taking_turns():
-        if HookReplay.objects.filter(state__in=_OPEN).count() >= MAX_RUNNING + MAX_WAITING:
-            raise AlreadyTaken(None, f"{MAX_RUNNING + MAX_WAITING} replays run or wait: cancel one, or wait")
+        _check_room()
         row = HookReplay.objects.create(
             policy_id=policy.policy_id or None,
             policy=policy_columns(policy),
@@ -109,14 +108,19 @@ def replay_cancel(*, replay_id: int) -> HookReplay:
 
 def replay_resume(*, replay_id: int) -> HookReplay:
     """Go on from where it was, after it was cancelled or failed, or where nobody goes on with it. One that is
-    done stays as it is. Raises NotThere, and AlreadyTaken where a worker has it just now."""
+    done stays as it is. Raises NotThere, and AlreadyTaken where a worker has it now, or too many wait."""
     now = timezone.now()
     with taking_turns():
         row = replay_get(replay_id=replay_id)
         if row.state == ReplayState.DONE:
             return row
-        if row.claimed_until is not None and row.claimed_until > now:
+        is_claimed = row.claimed_until is not None and row.claimed_until > now
+        # Between two slices nobody has claimed it, and its time would begin anew.
+        is_going_on = row.state == ReplayState.RUNNING and now - row.seen_at < QUIET_TIME
+        if is_claimed or is_going_on:
             raise AlreadyTaken(None, "a worker has it just now")
+        if row.state not in OPEN_STATES:
+            _check_room()
         HookReplay.objects.filter(pk=replay_id).update(
             state=ReplayState.WAITING.value,
             reason="",
@@ -128,6 +132,12 @@ def replay_resume(*, replay_id: int) -> HookReplay:
         )
     transaction.on_commit(lambda: advance_send(replay_id))
     return replay_get(replay_id=replay_id)
+
+
+def _check_room() -> None:
+    """While taking turns."""
+    if HookReplay.objects.filter(state__in=_OPEN).count() >= MAX_RUNNING + MAX_WAITING:
+        raise AlreadyTaken(None, f"{MAX_RUNNING + MAX_WAITING} replays run or wait: cancel one, or wait")
 
 
 def waiting_advance() -> None:
