@@ -13,7 +13,7 @@ from django.db import connection
 from hooks.contracts.points import HookPoint
 from hooks.contracts.view import HookCaller
 from hooks.replaying import PastRequest, PastText, RecordPoint
-from inference.streaming.hook_record import TAG_PREFIX
+from inference.streaming.hook_record import SERVICE_PREFIX, TAG_PREFIX
 from skippy_site.past_texts import past_text
 
 ENDPOINTS = frozenset({"chat.completions", "completions", "responses", "messages"})
@@ -188,11 +188,12 @@ def _is_whole(text: str) -> bool:
 
 
 def _metadata(written: str | None) -> dict[str, str] | None:
-    """As it was sent, without the tags that policies gave; what a client sends under their names is not
-    recorded."""
+    """As it was sent, without the tags that policies gave and what the service says; what a client sends
+    under their names is not recorded."""
     if written is None:
         return {}
-    found = {name: value for name, value in json.loads(written).items() if not name.startswith(TAG_PREFIX)}
+    own = (TAG_PREFIX, SERVICE_PREFIX)
+    found = {name: value for name, value in json.loads(written).items() if not name.startswith(own)}
     return found if all(_is_whole(one) for pair in found.items() for one in pair) else None
 
 
@@ -211,6 +212,9 @@ def _unasked(row: Row, decisions: list[dict[str, Any]]) -> dict[HookPoint, str]:
     if row.endpoint not in ENDPOINTS:
         everywhere = _UNSERVED
     elif not row.model or row.error_code in ("model_not_found", "idempotency_key_in_use"):
+        everywhere = _ENDS_BEFORE
+    elif row.error_code == "maintenance" and not decisions:
+        # Newcomers. Of those who waited when it began policies were asked, which shows where one decided.
         everywhere = _ENDS_BEFORE
     elif row.outcome == "completed" and not row.finish_reason:
         everywhere = _REPEATED

@@ -104,6 +104,11 @@ class TestWhatIsKnown:
         found = replayed(condition).tally
         assert (found["num_matched"], found["num_by_condition"]) == ((1, 1) if is_known else (0, 0))
 
+    def test_what_the_service_writes_into_metadata_policies_never_see(self) -> None:
+        past(metadata={"a": "b", "skippy:door": "playground"})
+        assert replayed('"skippy:door" in request.metadata').tally["num_matched"] == 0
+        assert replayed("size(request.metadata) == 1").tally["num_matched"] == 1
+
     def test_what_was_cut_or_erased_is_not_known(self) -> None:
         past(end_user="x" * 512)
         assert replayed('request.end_user == "u"').tally["not_evaluated"] == {Gap.CUT: 1}
@@ -141,9 +146,14 @@ class TestWhoWasAsked:
         past(model="", status=400, outcome="rejected", finish_reason="")
         past(model="typo", status=404, outcome="rejected", error_code="model_not_found", finish_reason="")
         past(finish_reason="")
+        closed = {"status": 503, "outcome": "rejected", "error_code": "maintenance", "finish_reason": ""}
+        past(team_id=1, **closed)
+        asked = {"point": "before_chat_completion", "result": "applied", "actions": ["tag"]}
+        past(team_id=1, hook_decisions=[asked], **closed)
         done = replayed("", scope=PolicyScope(team_ids=frozenset({1}))).tally
-        assert done["num_matched"] == 1
-        assert sum(done["unasked"].values()) == 5
+        assert done["num_matched"] == 2
+        assert sum(done["unasked"].values()) == 6
+        assert done["unasked"]["it was refused before policies were asked"] == 1
 
     def test_optional_policies_ask_for_what_only_the_text_has(self) -> None:
         past(chat("x", skippy_hooks=True))
@@ -319,6 +329,23 @@ class TestSlices:
         row.refresh_from_db()
         assert (row.state, row.reason) == ("failed", replays.LOST)
         assert replay_resume(replay_id=row.pk).state == "waiting"
+
+    def test_what_is_taken_up_again_is_bounded_as_what_is_asked_for(self, monkeypatch) -> None:
+        """Or whoever cancels and resumes has as many waiting, and as much time, as he likes."""
+        row = self.start()
+        past(minutes=5)
+        past(minutes=6)
+        assert replay_advance(replay_id=row.pk, slice_s=0)
+        with pytest.raises(AlreadyTaken):
+            replay_resume(replay_id=row.pk)
+        HookReplay.objects.filter(pk=row.pk).update(seen_at=timezone.now() - replays.QUIET_TIME)
+        assert replay_resume(replay_id=row.pk).state == "waiting"
+        replay_cancel(replay_id=row.pk)
+        monkeypatch.setattr(replays, "MAX_RUNNING", 0)
+        monkeypatch.setattr(replays, "MAX_WAITING", 0)
+        with pytest.raises(AlreadyTaken, match="run or wait"):
+            replay_resume(replay_id=row.pk)
+        assert HookReplay.objects.get(pk=row.pk).state == "cancelled"
 
     def test_a_late_worker_writes_nothing_over_the_next_ones(self, monkeypatch) -> None:
         past()
