@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -38,8 +39,14 @@ def behind() -> Iterator[LiveServer]:
 
 @pytest.fixture(scope="module")
 def client(behind: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Through nginx, with TLS."""
-    folder, port = tmp_path_factory.mktemp("nginx"), free_port()
+    with through_nginx(behind, tmp_path_factory.mktemp("nginx")) as made:
+        yield made
+
+
+@contextmanager
+def through_nginx(behind: LiveServer, folder: Path) -> Iterator[httpx.Client]:
+    """With TLS. What went wrong is in `folder`'s error.log."""
+    port = free_port()
     openssl = "openssl req -x509 -newkey rsa:2048 -nodes -keyout privkey.pem -out fullchain.pem"
     subprocess.run(
         [*openssl.split(), "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
@@ -61,7 +68,7 @@ def client(behind: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         f"{kind}_temp_path {folder}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
-        f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}\n"
+        f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log; events {{}}\n"
         f"http {{ access_log off; {paths} include {folder}/site.conf; }}\n"
     )
     process = subprocess.Popen(
@@ -124,3 +131,12 @@ def test_of_forwarded_addresses_only_nginx_s_own_word_is_handed_on(client: httpx
 
 def test_metrics_are_for_inside(client: httpx.Client) -> None:
     assert client.get("/metrics").status_code == 404
+
+
+def test_who_is_refused_leaves_no_secret_path_in_a_log(behind: LiveServer, tmp_path: Path) -> None:
+    with through_nginx(behind, tmp_path) as client:
+        for path in ("/console/login/", "/console/welcome/sl-skippy-secret/"):
+            assert 429 in {client.get(path).status_code for _ in range(15)}, path
+    told = (tmp_path / "error.log").read_text()
+    assert "/console/login/" in told
+    assert "sl-skippy-secret" not in told
