@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -27,6 +28,13 @@ class SignInView(LoginView):
 
 class CodeView(AuthenticateView):
     template_name = "console/account/code.html"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        # What has no code allauth takes for a security key's answer, which there are none of here.
+        if request.method == "POST" and "code" not in request.POST:
+            return redirect("mfa_authenticate")
+        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return answer
 
 
 class PasswordAgainView(ReauthenticateView):
