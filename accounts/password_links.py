@@ -60,10 +60,6 @@ def user_invite(
 
 def invitation_create(*, user: Any, valid_for: timedelta | None = None) -> tuple[PasswordLink, MintedToken]:
     """An invitation for a user who has no password yet; one that he had before is revoked."""
-    if user.has_usable_password():
-        raise ValidationError(
-            {"user": "This user has a password already: make a link for a new password instead."}
-        )
     return _link_create(user, LinkPurpose.INVITATION, valid_for or settings.INVITATION_VALID_FOR)
 
 
@@ -82,6 +78,12 @@ def password_link_revoke(*, link: PasswordLink) -> PasswordLink:
         row.revoked_at = timezone.now()
         row.save(update_fields=["revoked_at"])
     return row
+
+
+def invitations_end(*, user: Any) -> None:
+    """For who has come in another way: whoever still has the link must not come as him later."""
+    for link in _unended(user).filter(purpose=LinkPurpose.INVITATION):
+        password_link_revoke(link=link)
 
 
 def password_link_find(*, token: str) -> PasswordLink:
@@ -139,6 +141,11 @@ def _link_create(user: Any, purpose: LinkPurpose, valid_for: timedelta) -> tuple
     user = get_user_model().objects.select_for_update(of=("self",)).get(pk=user.pk)
     if not user.is_active:
         raise ValidationError({"user": "This user is switched off: a link would open nothing."})
+    # Asked of the locked row: who makes invitations alone must get none for who sets his password just now.
+    if purpose is LinkPurpose.INVITATION and user.has_usable_password():
+        raise ValidationError(
+            {"user": "This user has a password already: make a link for a new password instead."}
+        )
     for link in _unended(user):
         password_link_revoke(link=link)
     minted = password_tokens.mint()

@@ -69,8 +69,14 @@ def is_factor_missing(user: Any, session: Mapping[str, Any]) -> bool:
     was begun without it. `session` is what the session holds. No query where nobody must have one."""
     if not must_have_factor(user):
         return False
-    mark = session.get(SESSION_MARK)
-    return mark != FactorMark.PROVIDER and not (mark == FactorMark.OWN and has_factor(user))
+    match session.get(SESSION_MARK):
+        case FactorMark.PROVIDER:
+            # Sessions outlive the setting: one that trusts the provider no more is meant for them as well.
+            return not settings.PROVIDER_COUNTS_AS_FACTOR
+        case FactorMark.OWN:
+            return not has_factor(user)
+        case _:
+            return True
 
 
 def totp_step(secret: str, code: str, *, after: int = 0, now_s: float | None = None) -> int | None:

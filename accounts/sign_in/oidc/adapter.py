@@ -16,6 +16,7 @@ from django.shortcuts import render
 
 from accounts.audit import change_record
 from accounts.models.administrative_change import ChangeAction
+from accounts.password_links import invitations_end
 from accounts.sign_in.oidc.people import (
     NO_SUPERUSERS,
     PersonRefused,
@@ -101,6 +102,7 @@ def _link(sociallogin: Any, person: ProviderPerson) -> None:
             label=user.get_username(),
             user_id=user.pk,
         )
+        invitations_end(user=user)
     account.user = user
     account.save()
     sociallogin.user = user

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any
 
@@ -62,6 +63,14 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):
 class OidcProvider(OpenIDConnectProvider):
     oauth2_adapter_class = OidcAdapter
     supports_token_authentication = False
+
+    def extract_uid(self, data: Any) -> str:
+        """A subject is somebody only together with who names him (OpenID Connect Core 1.0, 5.7): another
+        provider's `1` must not get this one's links. Hashed, since both may be longer than the column."""
+        subject = super().extract_uid(data)
+        if not subject:
+            raise ValueError("the provider names nobody")
+        return sha256(f"{self.app.settings['issuer']}\0{subject}".encode()).hexdigest()
 
     def get_redirect_from_request_kwargs(self, request: HttpRequest) -> dict[str, Any]:
         """Nothing of scope, parameters or process is taken from the link that led here."""

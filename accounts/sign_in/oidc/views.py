@@ -9,7 +9,7 @@ from allauth.socialaccount.models import SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from django.conf import settings
-from django.db import IntegrityError
+from django.db import DataError, IntegrityError
 from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -21,7 +21,8 @@ from accounts.sign_in.oidc.provider import OidcAdapter
 
 _log = logging.getLogger(__name__)
 PROVIDER_ID = "oidc"
-# It is away or says nonsense; or two first sign-ins of one person, of which one comes too late.
+# It is away or says nonsense, also such as no column can hold; or two first sign-ins of one person, of which
+# one comes too late.
 _GOES_WRONG = (
     RequestException,
     OAuth2Error,
@@ -29,6 +30,7 @@ _GOES_WRONG = (
     KeyError,
     TypeError,
     AttributeError,
+    DataError,
     IntegrityError,
 )
 

@@ -160,6 +160,18 @@ def test_of_many_at_once_one_sets_the_password_and_one_link_stays_open(in_thread
     assert PasswordLink.objects.filter(used_at=None, revoked_at=None).count() == 1
 
 
+@pytest.mark.django_db
+def test_no_invitation_for_who_sets_his_password_just_now() -> None:
+    """Who makes invitations alone may have looked a moment ago."""
+    _, minted = user_invite(username="ann")
+    seen_before = User.objects.get()
+    password_link_use(token=minted.plaintext, password="a long password of ann")
+    assert not seen_before.has_usable_password()
+    with pytest.raises(ValidationError, match="has a password"):
+        invitation_create(user=seen_before)
+    assert not PasswordLink.objects.filter(used_at=None).exists()
+
+
 class TestNobodyKeepsTheToken:
     def test_not_the_database_nor_the_history_nor_an_export(self, client) -> None:
         link, minted = user_invite(username="ann")

@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from accounts.models import AdministrativeChange
+from accounts.password_links import invitation_create, user_invite
 from accounts.role_groups import role_groups_ensure
 from skippy_site.env import EnvironmentProblem, read_environment
 from skippy_site.sign_in_settings import sign_in_settings
@@ -196,6 +197,55 @@ class TestWhoComesIn:
         session["account_authentication_methods"][0]["at"] -= 3600
         session.save()
         assert client.get(f"{SECURITY}set-up/").status_code == 403
+
+    def test_one_of_another_provider_who_has_the_same_subject_is_another_one(
+        self, provider, settings
+    ) -> None:
+        configure(settings, provider, oidc_creates_users="yes")
+        come(provider)
+        other = "http://127.0.0.1:1/other"
+        configure(settings, provider, oidc_creates_users="yes", oidc_issuer=other)
+        settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["server_url"] = provider.url
+        provider.config, provider.claims = {"issuer": other}, {"iss": other}
+        client = Client()
+        assert "name is taken" in come(provider, client).text
+        assert not is_in(client)
+        provider.person = {**ANN, "preferred_username": "ann2", "email": ""}
+        assert come(provider).status_code == 302
+        assert set(SocialAccount.objects.values_list("user__username", flat=True)) == {"ann", "ann2"}
+
+    def test_who_comes_so_has_no_open_invitation_left(self, provider, settings) -> None:
+        """Or who made it could still come as him."""
+        _, minted = user_invite(username="ann", email="ann@example.org")
+        page = f"/console/welcome/{minted.plaintext}/"
+        assert Client().get(page).status_code == 200
+        configure(settings, provider, oidc_links_by="email")
+        client = Client()
+        come(provider, client)
+        assert is_in(client)
+        assert Client().get(page).status_code == 404
+        # One that is made for him later is not in the way of the provider, nor the other way round.
+        _, minted = invitation_create(user=User.objects.get())
+        come(provider)
+        assert Client().get(f"/console/welcome/{minted.plaintext}/").status_code == 200
+
+    def test_a_long_subject_and_what_no_column_holds(self, provider, settings) -> None:
+        configure(settings, provider, oidc_creates_users="yes")
+        provider.person = {**ANN, "sub": "s" * 255}
+        assert come(provider).status_code == come(provider).status_code == 302
+        assert User.objects.count() == 1
+        for person in ({"name": "a\0b"}, {"preferred_username": "a\0b"}, {"sub": ""}):
+            provider.person = {**ANN, "sub": "other", "preferred_username": "bob", **person}
+            assert come(provider).status_code == 502, person
+        assert User.objects.count() == 1
+
+    def test_a_factor_of_the_providers_counts_as_long_as_that_is_said(self, provider, ann, settings) -> None:
+        configure(settings, provider, oidc_links_by="email", require_mfa="all", oidc_counts_as_mfa="yes")
+        client = Client()
+        come(provider, client)
+        assert client.get("/console/start/").status_code == 200
+        configure(settings, provider, oidc_links_by="email", require_mfa="all")
+        assert client.get("/console/start/").url == SECURITY
 
 
 class TestWhatItSays:
