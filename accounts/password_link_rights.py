@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
 from accounts.models import ApiKey
 from accounts.roles import Role, may_change_account, may_manage_roles, may_open_staff_page
 
@@ -57,6 +59,15 @@ class LinkMaker:
             if user is None
             else may_change_account(user, account)
         )
+
+    def may_set_address(self, account: Any) -> bool:
+        """Whether he may change at which address this user is. Where that is what a provider's people are
+        found by, it says who becomes this user, as a link does."""
+        if settings.PROVIDER_LINKS_BY != "email":
+            return True
+        if self.manages_roles:
+            return self._has_his_rights(account)
+        return not (account.is_staff or account.is_superuser) and is_unused(account)
 
     def _has_his_rights(self, account: Any) -> bool:
         user = self.user

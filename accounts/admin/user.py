@@ -23,6 +23,7 @@ from accounts.history import changes_about_user
 from accounts.history_page import HistoryPage
 from accounts.models import UserPolicy
 from accounts.page_admin import PageAdmin
+from accounts.password_link_rights import LinkMaker
 from accounts.roles import Role, may_change_account, may_manage_roles
 
 SELF_SERVICE_FIELDSET: tuple[str, dict[str, Any]] = (
@@ -98,6 +99,8 @@ class AccountAdmin(UserLinks, HistoryPage, UserAdmin, PageAdmin):
             told += ["username", *_OF_ROLES]
         elif not request.user.is_superuser:
             told.append("is_superuser")
+        if obj is not None and not LinkMaker(request.user).may_set_address(obj):
+            told.append("email")
         return told
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:

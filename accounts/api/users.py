@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404
@@ -26,6 +26,7 @@ from accounts.api.user_serializers import (
 )
 from accounts.api.view import ManagementView
 from accounts.models import Team, UserPolicy
+from accounts.password_link_rights import LinkMaker
 from accounts.scopes import Scope, scopes_sorted
 from accounts.self_service import SelfServiceBounds, self_service_set
 from accounts.user_services import user_create, user_update
@@ -125,9 +126,16 @@ class UserView(ManagementView):
             raise Http404
         user = user_found(user_id)
         check_if_match(request, UserSerializer(user).data)
+        email = given.get("email")
+        maker = LinkMaker(request.user if self.caller.key is None else None)
+        if email not in (None, user.email) and not maker.may_set_address(user):
+            raise PermissionDenied(
+                "The provider's people are found by their addresses here: this user's is changed by who "
+                "manages roles, signed in."
+            )
         user_update(
             user=user,
-            email=given.get("email"),
+            email=email,
             is_active=given.get("is_active"),
             may_change_staff=self.caller.is_superuser,
         )

@@ -86,3 +86,25 @@ def test_what_is_no_body_is_refused(manager, bob, body) -> None:
     bob.is_active = False
     bob.save()
     assert error_of(manager.post(f"/users/{bob.pk}/invitation"))[0] == 400
+
+
+def test_nor_does_one_change_by_whom_an_account_is_found(manager, bob, administrator, settings) -> None:
+    """Whoever changes a user's address to his own signs in as that user by the provider."""
+    path = f"/users/{bob.pk}"
+    assert manager.patch(path, {"email": "bob@example.org"}).status_code == 200
+    settings.PROVIDER_LINKS_BY = "email"
+    assert manager.patch(path, {"email": "new@example.org"}).status_code == 200  # nobody has used it yet
+    bob.set_password("a long password of bob")
+    bob.save(update_fields=["password"])
+    assert error_of(manager.patch(path, {"email": "thief@example.org"}))[0] == 403
+    assert manager.patch(path, {"email": "new@example.org", "is_active": True}).status_code == 200
+    operator = User.objects.create_user("operator")
+    role_set(user=operator, role=Role.OPERATOR)
+    client = Client()
+    client.force_login(User.objects.get(pk=operator.pk))
+    page = f"/admin/auth/user/{bob.pk}/change/"
+    for one, may_change in ((client, False), (administrator, True)):
+        shown = one.get(page)
+        assert (shown.status_code, 'name="email"' in shown.text) == (200, may_change)
+    bob.refresh_from_db()
+    assert bob.email == "new@example.org"
