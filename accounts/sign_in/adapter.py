@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from accounts.sign_in.attempts import CodeTry, SignInTry, attempt_succeeded
 from accounts.sign_in.devices import device_of
-from accounts.sign_in.passwords import user_named
+from accounts.sign_in.passwords import user_counted
 from accounts.sign_in.pauses import begin_or_pause
 
 _log = logging.getLogger(__name__)
@@ -50,8 +50,7 @@ class SignInAdapter(DefaultAccountAdapter):
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> Any:
         name = credentials["username"]
-        meant = user_named(name)
-        user_id = None if meant is None else meant.pk
+        user_id = user_counted(name)
         address = request.META.get("REMOTE_ADDR") or "unknown"
         counted = begin_or_pause(request, SignInTry(address, name, user_id, device_of(request, user_id)))
         user = authenticate(request, username=name, password=credentials["password"])

@@ -40,7 +40,7 @@ class SignInTry:
     device: str | None = None
 
     def sources(self) -> Mapping[str, AttemptRule]:
-        who = f"user {self.user_id}" if self.user_id is not None else f"name {self.name.casefold()}"
+        who = f"user {self.user_id}" if self.user_id is not None else f"name {folded(self.name)}"
         if self.device is not None:
             return {_digest("device", self.device, who): ONE_OF_ONE}
         network = network_of(self.address)
@@ -148,6 +148,11 @@ def network_of(address: str) -> str:
             return str(parsed.ipv4_mapped)
         return str(ip_network((parsed, _IPV6_CUSTOMER_BITS), strict=False))
     return str(parsed)
+
+
+def folded(name: str) -> str:
+    """All spellings of a name as one: in capitals first, since some letters share theirs alone."""
+    return name.upper().casefold()
 
 
 def _user_of(source: str, attempt: Try) -> int | None:

@@ -1,7 +1,7 @@
 """Looks whether name and password belong together, in the same time for everybody.
 
 An answer that is quicker for a name that nobody has, or other for one that was switched off, tells strangers
-who is here. So there is one query and one hash for each try, and one answer.
+who is here. So there are as many queries and one hash for each try, and one answer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from django.contrib.auth.hashers import make_password
 from django.db.models import Q
 from django.http import HttpRequest
 
+from accounts.sign_in.attempts import folded
+
 
 def user_named(name: str) -> Any:
     """Whom somebody means who types this: a user name, or an e-mail address that one user alone has."""
@@ -25,6 +27,20 @@ def user_named(name: str) -> Any:
     if by_name:
         return by_name[0]
     return rows[0] if len(rows) == 1 else None
+
+
+def user_counted(name: str) -> int | None:
+    """Against whom a try counts: whom it means, else one whose name or address is spelt otherwise. All
+    spellings of a name that nobody has count as one, so if those of a user's did not, it would show that he
+    is here. Two queries, whoever it is."""
+    meant = user_named(name)
+    if not name or "\0" in name:
+        return None
+    named = Q()
+    for spelt in (name, folded(name)):
+        named |= Q(username__iexact=spelt) | (Q(email__iexact=spelt) & ~Q(email=""))
+    alike = get_user_model().objects.filter(named).order_by("pk").values_list("pk", flat=True).first()
+    return alike if meant is None else int(meant.pk)
 
 
 class PasswordBackend(ModelBackend):

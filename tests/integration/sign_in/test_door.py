@@ -117,7 +117,7 @@ class TestAnswers:
             "encode",
             lambda self, *given: hashed.append(1) or plain(self, *given),
         )
-        with django_assert_num_queries(7):
+        with django_assert_num_queries(8):
             sign_in(name, "wrong", client=client)
         assert len(hashed) == 1
 
@@ -248,6 +248,23 @@ class TestTries:
         for given in ({}, {"address": "nowhere"}, {"user": "nobody"}):
             with pytest.raises(CommandError):
                 call_command("sign_in_clear", **given)
+
+
+@pytest.mark.django_db
+def test_no_spelling_of_a_name_tells_who_is_here(sign_in) -> None:
+    """Of a name that nobody has, all spellings count as one."""
+    User.objects.create_user("ivi", email="ivi@example.org", password=PASSWORD)
+    for known, unknown in (("ivi", "imi"), ("ivi@example.org", "imi@example.org")):
+        told = [
+            [
+                sign_in(spelt, "wrong", REMOTE_ADDR=f"192.0.2.{len(name)}").status_code
+                for spelt in (*[name] * 6, name.upper(), name.capitalize(), name.replace("i", "\u0131"))
+            ]
+            for name in (unknown, known)
+        ]
+        assert told[0] == told[1]
+        assert set(told[0][6:]) == {429}
+        SignInAttempts.objects.all().delete()
 
 
 @pytest.mark.django_db(transaction=True)
