@@ -775,6 +775,24 @@ async def test_no_capsule_has_an_id_that_is_no_header_value(capsule_id):
     assert exchange.capsule is None
 
 
+async def test_of_several_the_first_stop_and_the_last_capsule_and_tag_count():
+    exchange = exchange_of(
+        policy(BEFORE, CapsuleMarker("early"), Tag("t", "one")),
+        policy(BEFORE, CapsuleMarker("late"), Tag("t", "two")),
+        policy(MID, StopGeneration(StopReason.STOP)),
+        policy(MID, StopGeneration(StopReason.CONTENT_FILTER)),
+        policy(OUTPUT, CapsuleMarker("behind"), condition="output.is_last"),
+    )
+
+    await exchange.before(chat("hi"))
+    assert (exchange.capsule, exchange.tags) == (("late", None), {"t": "two"})
+    assert (await exchange.mid_generation(window(), choice=0)).stop is StopReason.STOP
+    await exchange.before_output(OutputText(choice=0, content="a"))
+    assert exchange.capsule == ("late", None)
+    await exchange.before_output(OutputText(choice=0, content="b", is_last=True))
+    assert exchange.capsule == ("behind", None)
+
+
 async def test_decisions_are_bounded_and_the_first_ones_are_kept():
     exchange = exchange_of(policy(MID, InjectText("x")))
 
