@@ -179,7 +179,11 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             await self.refuse(InternalError("The server had an internal error."))
 
     async def refuse(self, error: SkippyError) -> None:
-        await self.respond.error(error, allow=self.methods)
+        await self.respond.error(error, allow=self.methods, headers=self.exchange_headers())
+
+    def exchange_headers(self) -> tuple[Header, ...]:
+        """What tells of the exchange whatever comes of it: on refusals and repetitions, too."""
+        return ()
 
     def _start(self, answer: Any) -> None:
         self._task = asyncio.ensure_future(answer)

@@ -19,6 +19,7 @@ from inference.domain.logprobs import ScoredToken
 from inference.domain.message_deltas import Answer, MessageBuilder, MessageDelta
 from inference.hooking.request_hooks import RequestHooks
 from inference.openai.capsule_headers import capsule_headers, nonce_headers
+from inference.openai.errors import Header
 from inference.openai.protocol import OutputRequest
 from inference.openai.sse import CONTENT_TYPE as STREAM_TYPE
 from inference.services.answer_group import AnswerGroup
@@ -45,6 +46,9 @@ class GeneratingConsumer(RecordedConsumer):
     ) -> GenerationStream | AnswerGroup:
         """Wait until the request has its lane."""
         raise NotImplementedError
+
+    def exchange_headers(self) -> tuple[Header, ...]:
+        return nonce_headers(self.scope["headers"])
 
     async def ask_policies(
         self, asked: OutputRequest, principal: Principal, lifecycle: RequestLifecycle
@@ -124,7 +128,7 @@ class GeneratingConsumer(RecordedConsumer):
     ) -> None:
         rendering = question.rendering
         if not self.respond.is_begun:
-            headers = (*question.headers, *nonce_headers(self.scope["headers"]))
+            headers = (*question.headers, *self.exchange_headers())
             await self.respond.begin_stream(headers=headers)
         if isinstance(stream, AnswerGroup):
             assert question.choices is not None

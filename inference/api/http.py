@@ -161,12 +161,15 @@ class HttpResponder:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
         self.is_delivered = True
 
-    async def error(self, error: SkippyError, *, allow: tuple[str, ...] = ()) -> None:
-        """Tell the caller, in whichever way is still open: a status, a frame, or not at all."""
+    async def error(
+        self, error: SkippyError, *, allow: tuple[str, ...] = (), headers: tuple[Header, ...] = ()
+    ) -> None:
+        """Tell the caller, in whichever way is still open: a status, which comes with `headers`, a frame, or
+        not at all."""
         if self.is_ended:
             return
         if self.is_begun:
             await self.end_stream(self.error_event(error))
             return
         answer = self._dialect.error_response(error, request_id=self.request_id, allow=allow)
-        await self.whole(answer.status, answer.headers, answer.body)
+        await self.whole(answer.status, (*answer.headers, *headers), answer.body)

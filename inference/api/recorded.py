@@ -24,7 +24,6 @@ from inference.domain.kept_answers import NamedRequest, SentAnswer
 from inference.domain.phases import ResponseBuilt
 from inference.domain.priority import PriorityClass
 from inference.hooking.request_hooks import RequestHooks
-from inference.openai.capsule_headers import nonce_headers
 from inference.openai.idempotency_keys import body_digest, idempotency_name
 from inference.openai.session_ids import has_header, session_id
 from inference.runtime import Runtime
@@ -273,6 +272,7 @@ class RecordedConsumer(ApiConsumer):
             (b"content-type", earlier.content_type.encode()),
             (b"content-length", str(len(earlier.body)).encode()),
             (b"idempotent-replayed", b"true"),
+            *self.exchange_headers(),
         )
         await self.respond.whole(earlier.status, headers, earlier.body)
 
@@ -300,6 +300,6 @@ class RecordedConsumer(ApiConsumer):
     def _keep_alive(self, asked: AskedRequest) -> None:
         """Headers go out early where the wait is long, and comments while nothing else does."""
         limits = self._runtime.settings.time_limits
-        headers = (*ignored_headers(asked.ignored_parameters), *nonce_headers(self.scope["headers"]))
+        headers = (*ignored_headers(asked.ignored_parameters), *self.exchange_headers())
         say = partial(self.respond.comment, headers=headers)
         self._channel.keep_alive(say, first_s=limits.early_headers_s, every_s=limits.keep_alive_s)

@@ -19,7 +19,7 @@ MEDDLING = SamplingParams(temperature=0.0, logit_bias=((100, -50.0), (200, 30.0)
 
 
 def test_they_are_of_the_models_own_distribution(model: LlamaModel) -> None:
-    """Bias and penalties change the row in place, so the rows are kept before and compared with."""
+    """As float64 has it; that the row is not yet biased is held below."""
     expected: list[tuple[float, float]] = []
     with SteppedEngine(model, CONFIG) as engine:
         measure = engine.runner._measure
@@ -51,6 +51,30 @@ def test_they_are_of_the_models_own_distribution(model: LlamaModel) -> None:
         assert signal.margin == pytest.approx(margin, abs=1e-4)
     (first,) = [event for event in sink.events if isinstance(event, Signals)]
     assert first.signal == found[0]
+
+
+def test_what_is_drawn_from_is_not_what_is_measured(tiny_model: LlamaModel) -> None:
+    """With this bias a model that is lost is certain of one token: that is drawn, and not told."""
+    certain = SamplingParams(temperature=0.0, logit_bias=((100, 90.0),), seed=1)
+    told = []
+    with SteppedEngine(tiny_model, CONFIG) as engine:
+        for name, sampling in (("plain", SamplingParams(temperature=0.0)), ("biased", certain)):
+            sink = engine.submit(
+                name,
+                (50, 51, 52),
+                max_tokens=1,
+                sampling=sampling,
+                ignore_eos=True,
+                signals=SignalRequest(wants_hold=False),
+            )
+            engine.run()
+            told += [event.signal for event in sink.events if isinstance(event, Signals)]
+        assert sink.token_ids == [100]
+    plain, biased = told
+    assert isinstance(plain, TokenSignal) and isinstance(biased, TokenSignal)
+    assert plain.entropy > 4.0
+    assert biased.entropy == pytest.approx(plain.entropy, abs=0.01)
+    assert biased.margin == pytest.approx(plain.margin, abs=0.01)
 
 
 def test_only_those_who_ask_are_measured(model: LlamaModel) -> None:

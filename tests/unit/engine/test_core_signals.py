@@ -37,6 +37,26 @@ def test_the_first_signal_comes_before_its_token_and_the_second_waits_for_the_ho
     engine.check_all_free()
 
 
+@pytest.mark.parametrize("has_prefix_cache", [False, True])
+def test_a_prompt_that_others_have_computed_is_told_of_with_its_first_token(has_prefix_cache: bool) -> None:
+    engine = Engine(has_prefix_cache=has_prefix_cache)
+    engine.runner.measure = lambda request, index: TokenSignal(float(index), 1.0)
+    prompt = tuple(range(10, 90))
+    asked = [make_request(f"g{place}", prompt=prompt, signals=FIRST, group="g") for place in range(2)]
+    sinks = [engine.submit(request) for request in asked]
+    engine.run()
+    sinks.append(engine.submit(make_request("later", prompt=prompt, signals=FIRST)))
+    engine.run()
+    for sink in sinks:
+        # Nothing of the answer is out yet.
+        assert [type(event) for event in sink.events] == [Started, Signals]
+        assert sink.events[1] == Signals(TokenSignal(0.0, 1.0), 1, is_held=True, at_ts=100.0)
+    cached = [
+        event.num_cached_tokens for sink in sinks for event in sink.events if isinstance(event, Started)
+    ]
+    assert cached == [0, 79, 79 if has_prefix_cache else 0]
+
+
 def test_a_slow_reader_and_a_hook_hold_it_together() -> None:
     engine = Engine()
     sink = engine.submit(make_request("r", signals=FIRST))

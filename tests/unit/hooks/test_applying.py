@@ -205,6 +205,20 @@ def test_another_medium_than_the_one_that_is_meant_stays(action):
         apply_to_request(view, action)
 
 
+@pytest.mark.parametrize("sort", MediaSort)
+def test_only_the_last_user_message_gives_its_first_medium(sort):
+    first, second = MediaPartView(sort, "data:1", 0), MediaPartView(sort, "data:2", 1)
+    earlier = MessageView("user", (first,), is_text=False)
+    last = MessageView("user", (TextPart("and"), second, first), is_text=False)
+
+    changed = apply_to_request(chat(earlier, last, said("yes", "assistant")), ConsumeMedia(sort=sort))
+
+    assert changed.messages[0] is earlier
+    assert changed.messages[1].parts == (TextPart("and"), first)
+    with pytest.raises(ActionRefused):
+        apply_to_request(chat(earlier, "words"), ConsumeMedia())
+
+
 def test_where_there_is_no_user_there_is_no_medium():
     with pytest.raises(ActionRefused):
         apply_to_request(chat(said("s", "system")), ConsumeMedia())

@@ -85,8 +85,16 @@ def test_the_parts_as_they_are_documented():
     assert not {"signals", "output", "outcome", "prompts"} & before.keys()
 
     window = json.loads(encoded(webhook_call(HookPoint.MID_GENERATION), *BodyPart))["signals"]
-    assert window["num_decoded"] == 40
-    assert "rules" not in window
+    assert window == {
+        "num_decoded": 40,
+        "num_tokens": 16,
+        "mean_entropy": 2.0,
+        "max_entropy": 4.5,
+        "mean_margin": 0.5,
+        "min_margin": 0.1,
+        "num_high_entropy": 3,
+        "num_repetitions": 1,
+    }
     output = json.loads(encoded(webhook_call(HookPoint.OUTPUT), *BodyPart))["output"]
     assert output["arguments"] == {"0": '{"b": "output-arguments"}'}
     assert (output["tools"], output["num_released_chars"]) == ({"0": "output-tool"}, 7)

@@ -145,6 +145,23 @@ def test_what_is_known_at_a_point_can_be_asked_there(expression, at):
     assert holds(expression, at)
 
 
+def test_each_number_of_a_window_is_asked_by_its_own_name():
+    numbers = {
+        "num_decoded": 40,
+        "num_tokens": 15,
+        "mean_entropy": 2.5,
+        "max_entropy": 5.5,
+        "mean_margin": 0.75,
+        "min_margin": 0.125,
+        "num_high_entropy": 7,
+        "num_repetitions": 3,
+    }
+    at = moment(point=HookPoint.MID_GENERATION, window=window(**numbers), choice=0)
+
+    for name, number in numbers.items():
+        assert holds(f"signals.{name} == {number}", at), name
+
+
 def test_a_word_escaped_in_arguments_is_read_in_the_folded_output():
     output = OutputText(0, arguments={0: r'{"q":"\u0042\u006fmb"}'})
 

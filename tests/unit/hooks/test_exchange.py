@@ -15,6 +15,7 @@ from hooks.contracts.actions import (
     AddSystemPrompt,
     CallWebhook,
     CapsuleMarker,
+    ConsumeMedia,
     Deny,
     InjectText,
     MaskText,
@@ -234,6 +235,37 @@ async def test_later_points_see_the_effective_request():
     await exchange.before(chat("hi"))
 
     assert (await exchange.after_prefill(SIGNALS, choice=0)).stop is StopReason.CONTENT_FILTER
+
+
+@pytest.mark.parametrize("point", [PREFILL, MID])
+async def test_what_goes_into_a_generation_does_not_change_the_request(point):
+    """Its words are not the user's: later points would take them for his."""
+    view = chat("hi")
+    exchange = exchange_of(
+        policy(point, InjectText("swordfish")), policy(OUTPUT, Tag("x"), condition="text.input == 'hi'")
+    )
+    await exchange.before(view)
+
+    if point is PREFILL:
+        verdict = await exchange.after_prefill(SIGNALS, choice=0)
+    else:
+        verdict = await exchange.mid_generation(window(), choice=0)
+    await exchange.before_output(OutputText(choice=0, content="so", is_last=True))
+
+    assert [one.text for one in verdict.injections] == ["swordfish"]
+    assert exchange.tags == {"x": ""}
+
+
+async def test_what_is_not_there_to_be_done_is_left_out_and_the_rest_is_done():
+    exchange = exchange_of(policy(BEFORE, ConsumeMedia(), InjectText("note "), Tag("t")))
+
+    effective = await exchange.before(chat("hi"))
+
+    assert effective.messages[0].text == "note hi"
+    assert exchange.tags == {"t": ""}
+    assert [(one.result, one.reason) for one in exchange.decisions] == [
+        (DecisionResult.REFUSED, "there is no picture or sound")
+    ]
 
 
 async def test_a_denied_request_does_not_reach_effective_policies():
@@ -647,12 +679,17 @@ async def test_windows_are_told_by_distinct_rules_and_only_to_those_whose_rule_f
 
 
 async def test_denying_in_a_generation_raises_and_is_recorded():
-    exchange = exchange_of(policy(MID, Deny("enough"), condition="signals.num_repetitions >= 3"))
+    exchange = exchange_of(
+        policy(PREFILL, Deny("at once"), condition="signals.margin < 1.0"),
+        policy(MID, Deny("enough"), condition="signals.num_repetitions >= 3"),
+    )
 
+    with pytest.raises(HookDenied, match="at once"):
+        await exchange.after_prefill(SIGNALS, choice=0)
     with pytest.raises(HookDenied, match="enough"):
         await exchange.mid_generation(window(), choice=0)
 
-    assert exchange.decisions[0].point is MID
+    assert [one.point for one in exchange.decisions] == [PREFILL, MID]
 
 
 async def test_output_is_masked_and_may_end_the_answer():
@@ -736,6 +773,24 @@ async def test_no_capsule_has_an_id_that_is_no_header_value(capsule_id):
     await exchange.before(chat("hi"))
 
     assert exchange.capsule is None
+
+
+async def test_of_several_the_first_stop_and_the_last_capsule_and_tag_count():
+    exchange = exchange_of(
+        policy(BEFORE, CapsuleMarker("early"), Tag("t", "one")),
+        policy(BEFORE, CapsuleMarker("late"), Tag("t", "two")),
+        policy(MID, StopGeneration(StopReason.STOP)),
+        policy(MID, StopGeneration(StopReason.CONTENT_FILTER)),
+        policy(OUTPUT, CapsuleMarker("behind"), condition="output.is_last"),
+    )
+
+    await exchange.before(chat("hi"))
+    assert (exchange.capsule, exchange.tags) == (("late", None), {"t": "two"})
+    assert (await exchange.mid_generation(window(), choice=0)).stop is StopReason.STOP
+    await exchange.before_output(OutputText(choice=0, content="a"))
+    assert exchange.capsule == ("late", None)
+    await exchange.before_output(OutputText(choice=0, content="b", is_last=True))
+    assert exchange.capsule == ("behind", None)
 
 
 async def test_decisions_are_bounded_and_the_first_ones_are_kept():

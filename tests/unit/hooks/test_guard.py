@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from hooks.contracts.actions import CallWebhook, Deny, Tag
+from hooks.contracts.actions import CallWebhook, Deny, InjectText, Tag
 from hooks.contracts.decisions import DecisionResult, HookDenied
 from hooks.contracts.exchange import TerminalOutcome
 from hooks.contracts.points import HookPoint
@@ -131,11 +131,11 @@ async def test_an_ending_that_fails_is_counted_and_its_message_is_not_told(caplo
 async def test_policies_at_the_end_see_how_it_ended_and_the_effective_request():
     observer, webhooks = Observed(), ScriptedWebhooks({1: WebhookAnswer((Tag("answered"),))})
     exchange = exchange_of(
-        policy(HookPoint.BEFORE, Tag("early")),
+        policy(HookPoint.BEFORE, Tag("early"), InjectText("oh ")),
         policy(
             TERMINAL,
             CallWebhook(1),
-            condition="outcome.kind == 'success' && outcome.text == '42' && text.input == 'hi'",
+            condition="outcome.kind == 'success' && outcome.text == '42' && text.input == 'oh hi'",
         ),
         observer=observer,
         webhooks=webhooks,
@@ -147,6 +147,7 @@ async def test_policies_at_the_end_see_how_it_ended_and_the_effective_request():
     await settled()
 
     assert [call.outcome for call in webhooks.calls] == [SUCCESS]
+    assert webhooks.calls[0].request.messages[0].text == "oh hi"
     ((request_id, decisions, tags),) = observer.terminal
     assert request_id == "req-1"
     assert [one.point for one in decisions] == [TERMINAL]
@@ -234,7 +235,10 @@ async def test_a_drain_gives_up_on_a_webhook_that_hangs():
 async def test_a_denied_request_ends_as_it_was_before_policies_changed_it():
     webhooks = ScriptedWebhooks({1: WebhookAnswer()})
     exchange = exchange_of(
-        policy(HookPoint.BEFORE, Deny("no")), policy(TERMINAL, CallWebhook(1)), webhooks=webhooks
+        policy(HookPoint.BEFORE, InjectText("oh ")),
+        policy(HookPoint.BEFORE, Deny("no")),
+        policy(TERMINAL, CallWebhook(1)),
+        webhooks=webhooks,
     )
     view = chat("hi")
     with pytest.raises(HookDenied):
