@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from hooks.contracts.refusals import HookRefusal
@@ -31,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 
 def replay_advance(*, replay_id: int, slice_s: float = SLICE_S) -> bool:
-    """One slice, if it is this one's turn and nobody else has it. Whether there is more to do."""
+    """One slice, if it is this one's turn and nobody else has it. Whether there is more to do. Raises what
+    Django does where the database is away."""
     row = _claimed(replay_id)
     if row is None:
         return False
@@ -39,6 +41,9 @@ def replay_advance(*, replay_id: int, slice_s: float = SLICE_S) -> bool:
         changes = _slice(row, slice_s)
     except HookRefusal as refusal:
         changes = _ended(ReplayState.FAILED, refusal.message)
+    except (OperationalError, InterfaceError):
+        # The database was away, which is no fault of a record: the slice is lost, and done again.
+        raise
     except Exception as problem:
         # Its message may hold what somebody wrote.
         _log.error("replay %d ended: %s", replay_id, type(problem).__name__)

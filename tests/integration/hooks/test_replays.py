@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -318,6 +318,20 @@ class TestSlices:
         replay_finish(replay_id=row.pk, told=lambda _: None)
         row.refresh_from_db()
         assert (row.state, row.tally["num_matched"], row.num_losses) == ("done", 1, 1)
+
+    def test_where_the_database_was_away_a_slice_is_done_again(self, monkeypatch) -> None:
+        past()
+        row = self.start()
+
+        def away(*_: Any) -> Any:
+            raise OperationalError("the connection is closed")
+
+        with monkeypatch.context() as patched, pytest.raises(OperationalError):
+            patched.setattr(replay_slices, "_slice", away)
+            replay_advance(replay_id=row.pk)
+        replays_tend(now=timezone.now() + replays.SLICE_LEASE)
+        done = replay_finish(replay_id=row.pk, told=lambda _: None)
+        assert (done.state, done.tally["num_matched"], done.num_losses) == ("done", 1, 1)
 
     def test_one_that_kills_its_worker_ends_and_can_be_begun_again(self) -> None:
         row = self.start()
