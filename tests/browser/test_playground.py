@@ -133,6 +133,10 @@ def test_streams_and_errors_are_shown_as_they_are(ann, watched) -> None:
     assert "<b>Rome</b>" in turn.locator(".call pre").inner_text()
     service.streams(chunk(content="Fine."), chunk(finish="stop"))
     turn.locator(".call textarea").fill('{"sky": "blue"}')
+    page.fill("[name=seed]", "none")
+    turn.get_by_role("button", name="Give this result").click()
+    assert "whole number" in page.inner_text("#problem") and page.locator(".turn").count() == 2
+    page.fill("[name=seed]", "")
     turn.get_by_role("button", name="Give this result").click()
     page.wait_for_selector(".turn:nth-child(4) .told")
     said, result = service.bodies[1]["messages"][1:]
@@ -177,6 +181,18 @@ def test_streams_and_errors_are_shown_as_they_are(ann, watched) -> None:
     page.locator(".turn").last.get_by_role("button", name="Regenerate").click()
     page.wait_for_selector(".turn:nth-child(2) .told")
     assert service.bodies[-1] == service.bodies[-2]
+    # While a field is wrong nothing can be asked, and so nothing is taken out, nor of what this tab keeps.
+    page.fill("[name=seed]", "none")
+    num_asked = len(service.bodies)
+    page.locator(".turn").last.get_by_role("button", name="Regenerate").click()
+    assert "whole number" in page.inner_text("#problem")
+    first.get_by_role("button", name="Edit").click()
+    first.get_by_role("button", name="Save and send from here").click()
+    assert page.evaluate("document.activeElement.name") == "seed"
+    kept = json.loads(page.evaluate("sessionStorage.getItem('skippy.playground')"))["turns"]
+    assert [one["content"] for one in kept] == ["Changed", "Yes."]
+    assert page.locator(".turn").count() == 2 and len(service.bodies) == num_asked
+    page.fill("[name=seed]", "")
     page.locator(".turn").last.get_by_role("button", name="Delete").click()
     assert page.locator(".turn").count() == 1
 

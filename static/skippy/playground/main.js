@@ -56,7 +56,8 @@ const acts = {
   edit(turn, text, isSent) {
     turn.content = text;
     views.get(turn).setText(text);
-    if (isSent && running === null) {
+    // Nothing is taken out before it is certain that something is asked in its place.
+    if (isSent && running === null && readBody() !== null) {
       drop(conversation.removeAfter(turn));
       run();
     }
@@ -69,7 +70,7 @@ const acts = {
     by("message").focus();
   },
   again(turn) {
-    if (running !== null) return;
+    if (running !== null || readBody() === null) return;
     drop(conversation.remove(turn, { isRest: true }));
     run();
   },
@@ -114,8 +115,11 @@ const settle = () => {
 const giveResult = (call, text) => {
   if (running !== null) return;
   const asker = conversation.turns.find((turn) => turn.calls.includes(call));
+  const isLast = conversation.openCalls(asker).length === 1;
+  // The result stays in its field, to be given again.
+  if (isLast && readBody() === null) return;
   show(conversation.add({ role: "tool", content: text, callId: call.id, name: call.name }));
-  if (conversation.openCalls(asker).length === 0) run();
+  if (isLast) run();
   else settle();
 };
 

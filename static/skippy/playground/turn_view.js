@@ -36,8 +36,9 @@ export class TurnView {
     const close = (change) => {
       form.remove();
       this.body.hidden = this.buttons.hidden = false;
-      change?.();
       this.buttons.firstChild?.focus();
+      // It may lead to a field that is wrong.
+      change?.();
     };
     const save = (isSent) => close(() => this.acts.edit(this.turn, field.value, isSent));
     const isAsked = this.turn.role !== "assistant";
