@@ -164,9 +164,10 @@ def test_by_keyboard(root, used, watched) -> None:
 
 def test_the_menu_of_a_phone_opens(root, used, watched, shot) -> None:
     page = signed_in(watched(size=PHONE), "root")
-    assert not page.get_by_role("link", name="Keys").is_visible()
+    keys = page.get_by_role("link", name="Keys", exact=True)
+    assert not keys.is_visible()
     page.get_by_role("button", name="Menu").click()
-    assert page.get_by_role("link", name="Keys").is_visible()
+    assert keys.is_visible()
     shot(page, "menu-phone")
     assert serious_faults(page) == []
 
