@@ -14,9 +14,9 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.shortcuts import render
 
-from accounts.audit import change_record
 from accounts.models.administrative_change import ChangeAction
 from accounts.password_links import invitations_end
+from accounts.sign_in.oidc.links import provider_link_record
 from accounts.sign_in.oidc.people import (
     NO_SUPERUSERS,
     PersonRefused,
@@ -95,13 +95,7 @@ def _link(sociallogin: Any, person: ProviderPerson) -> None:
             raise PersonRefused(
                 "The account that you would be given here is linked to somebody else already."
             )
-        change_record(
-            action=ChangeAction.CREATED,
-            kind="provider_link",
-            subject_id=user.pk,
-            label=user.get_username(),
-            user_id=user.pk,
-        )
+        provider_link_record(user, ChangeAction.CREATED)
         invitations_end(user=user)
     account.user = user
     account.save()

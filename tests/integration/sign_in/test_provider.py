@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 
 from accounts.models import AdministrativeChange
@@ -156,6 +157,26 @@ class TestWhoComesIn:
             assert come(provider).status_code in (403, 502), email
         provider.person = dict(ANN)
         assert come(provider).status_code == 302
+
+    def test_linked_anew_once_the_old_link_is_gone(self, provider, ann, settings, capsys) -> None:
+        configure(settings, provider, oidc_links_by="email")
+        before = Client()
+        come(provider, before)
+        provider.person = {**ANN, "sub": "moved"}
+        assert "linked to somebody else" in come(provider).text
+        call_command("provider_link_remove", "ann")
+        assert before.get("/console/").status_code == 302
+        after = Client()
+        assert come(provider, after).status_code == 302
+        assert after.session["_auth_user_id"] == str(ann.pk)
+        provider.person = dict(ANN)
+        assert "linked to somebody else" in come(provider).text
+        links = AdministrativeChange.objects.filter(subject_kind="provider_link", subject_user_id=ann.pk)
+        assert [row.action for row in links.order_by("pk")] == ["created", "deleted", "created"]
+        assert links.get(action="deleted").door == "command"
+        User.objects.create_user("bob")
+        call_command("provider_link_remove", "bob")
+        assert capsys.readouterr().out.splitlines()[1:] == ["bob has no link to a provider."]
 
     def test_roles_follow_groups(self, provider, settings) -> None:
         roles = '{"admins": "administrator", "readers": "auditor"}'
