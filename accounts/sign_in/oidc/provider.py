@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any
@@ -18,6 +19,7 @@ from accounts.sign_in.oidc.id_token import IdTokenRefused, id_token_read
 
 _log = logging.getLogger(__name__)
 NONCE = "skippy_oidc_nonce"
+_ADDRESS = ("email", "email_verified")
 
 
 class OidcAdapter(OpenIDConnectOAuth2Adapter):
@@ -37,8 +39,7 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):
             told = self._fetch_user_info(token.token)
             if told.get("sub") != claims["sub"]:
                 raise OAuth2Error("the provider told of somebody else")
-            # What was signed counts more than what was merely told.
-            data["userinfo"] = {**told, **claims}
+            data["userinfo"] = _together(claims, told)
         return self.get_provider().sociallogin_from_response(request, data)
 
     def _claims(self, request: HttpRequest, app: Any, id_token: Any) -> dict[str, Any]:
@@ -58,6 +59,16 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):
             )
         except IdTokenRefused as problem:
             raise OAuth2Error(f"the ID token is refused: {problem}") from None
+
+
+def _together(signed: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What was signed counts more than what was merely told. That an address is verified is said of the
+    address beside it, so the two come from one of them; an address of which neither says it is none."""
+    found = {name: value for name, value in {**told, **signed}.items() if name not in _ADDRESS}
+    for source in (signed, told):
+        if all(source.get(name) is not None for name in _ADDRESS):
+            return {**found, **{name: source[name] for name in _ADDRESS}}
+    return found
 
 
 class OidcProvider(OpenIDConnectProvider):

@@ -158,6 +158,36 @@ class TestWhoComesIn:
         provider.person = dict(ANN)
         assert come(provider).status_code == 302
 
+    @pytest.mark.parametrize(
+        "case",
+        [
+            ({"email_verified": True}, {"email": "ann@example.org"}, False),
+            ({"email": "ann@example.org"}, {"email_verified": True}, False),
+            ({"email": "ann@example.org"}, {"email": "x@example.org", "email_verified": True}, False),
+            ({"email": "x@example.org", "email_verified": True}, {"email": "ann@example.org"}, False),
+            (
+                {"email": "ann@example.org", "email_verified": False},
+                {"email": "ann@example.org", "email_verified": True},
+                False,
+            ),
+            ({}, {"email": "ann@example.org", "email_verified": True}, True),
+            ({"email_verified": None}, {"email": "ann@example.org", "email_verified": True}, True),
+            (
+                {"email": "ann@example.org", "email_verified": True},
+                {"email": "x@example.org", "email_verified": False},
+                True,
+            ),
+        ],
+    )
+    def test_an_address_is_verified_by_who_names_it(self, provider, ann, settings, case) -> None:
+        """Or an address of one's choice gets the word that was given for another one."""
+        signed, told, is_ann = case
+        configure(settings, provider, oidc_links_by="email")
+        provider.person, provider.userinfo = {"sub": "a1", **signed}, told
+        client = Client()
+        assert come(provider, client).status_code == (302 if is_ann else 403)
+        assert is_in(client) == is_ann
+
     def test_linked_anew_once_the_old_link_is_gone(self, provider, ann, settings, capsys) -> None:
         configure(settings, provider, oidc_links_by="email")
         before = Client()
