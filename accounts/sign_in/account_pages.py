@@ -16,6 +16,7 @@ from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth import get_user_model
 from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.views import PasswordChangeView
 from django.core.exceptions import PermissionDenied
@@ -138,6 +139,10 @@ class SetUpView(ActivateTOTPView):
         answer: HttpResponse = super().form_valid(form)
         totp_step_use(user=self.request.user, step=form.step)
         factor_was_set_up(self.request, self.request.user)
+        # Of two at once (a double click, two tabs) the second waits here, and finds the first one's factor.
+        user = get_user_model().objects.select_for_update(no_key=True).get(pk=self.request.user.pk)
+        if has_factor(user):
+            return redirect("mfa_view_recovery_codes")
         return answer
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
+from allauth.mfa.utils import is_mfa_enabled
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 
 from accounts.models import AdministrativeChange, SignInAttempts
@@ -17,6 +22,7 @@ from accounts.roles import Role
 from accounts.sign_in.second_factor import totp_accept
 from inference.dashboards.live.rights import watching_sessions
 from tests.integration.sign_in.conftest import CODE, LOGIN, PASSWORD, SECURITY
+from tests.totp_app import TotpApp
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +64,41 @@ class TestOfOnesOwn:
         assert history() == [("created", "totp of ann")]
         ways = AdministrativeChange.objects.filter(subject_kind="sign_in").latest("pk").changes["by"]
         assert ways == [None, "password, second factor"]
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("is_double_click", [True, False])
+    def test_two_at_once_set_up_one(self, client, ann, sign_in, monkeypatch, is_double_click) -> None:
+        page, other, gate = f"{SECURITY}set-up/", Client(), Barrier(2, timeout=20)
+        sign_in("ann", client=client)
+        if is_double_click:
+            other.cookies["sessionid"] = client.cookies["sessionid"].value
+        else:
+            sign_in("ann", client=other)
+        for one in (client, other):
+            one.post(f"/console/account/again/?next={page}", {"password": PASSWORD})
+        # As they are shown; the second click sends the form of the first.
+        secrets = [one.get(page).context["form"].secret for one in (client, other)]
+        codes = [TotpApp(secret).code() for secret in (secrets[-1:] * 2 if is_double_click else secrets)]
+
+        def both_have_none(*arguments: Any) -> bool:
+            found = is_mfa_enabled(*arguments)
+            gate.wait()
+            return found
+
+        def post(one: Client, code: str) -> Any:
+            try:
+                return one.post(page, {"code": code})
+            finally:
+                connection.close()
+
+        monkeypatch.setattr("allauth.mfa.totp.views.is_mfa_enabled", both_have_none)
+        with ThreadPoolExecutor(2) as threads:
+            answers = list(threads.map(post, (client, other), codes))
+        assert [answer.url for answer in answers] == [f"{SECURITY}codes/"] * 2
+        assert sorted(Authenticator.objects.values_list("type", flat=True)) == ["recovery_codes", "totp"]
+        assert history() == [("created", "totp of ann")]
+        shown = [one.get(f"{SECURITY}codes/") for one in (client, other)]
+        assert sum(answer.context["can_view_codes"] for answer in shown if answer.context) == 1
 
     def test_a_recovery_code_once(self, client, ann, sign_in, set_up) -> None:
         code = set_up("ann", client).recovery_codes[3]
