@@ -108,10 +108,10 @@ PERSONAL_DATA_HOLDERS = [
     "accounts.account_data.AccountHolder",
     "accounts.sign_in.personal_data.SignInHolder",
     "accounts.account_data.HistoryHolder",
-    "hooks.personal_data.ReplayHolder",
     "inference.usage.personal_data.EventHolder",
     "inference.alerts.personal_data.AlertHolder",
     "inference.ledger.personal_data.RecordHolder",
+    "hooks.personal_data.ReplayHolder",
     "inference.ledger.personal_data.TextHolder",
     "inference.ledger.personal_data.IdempotentRequestHolder",
 ]

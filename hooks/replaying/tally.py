@@ -84,7 +84,7 @@ class Tally:
         if verdict.failure:
             self.failures[verdict.failure] += 1
             self.num_refused += verdict.is_refused
-            self.failed_examples.append(_example(past, verdict))
+            self._add_example(self.failed_examples, past, verdict)
         elif verdict.has_matched:
             self._add_match(past, verdict)
 
@@ -103,7 +103,12 @@ class Tally:
             (self.keys, str(caller.key_id)),
         ):
             counter[name if name in counter or len(counter) < MAX_DISTINCT else OTHERS] += 1
-        self.examples.append(_example(past, verdict))
+        self._add_example(self.examples, past, verdict)
+
+    def _add_example(self, examples: deque[Example], past: PastRequest, verdict: Verdict) -> None:
+        """Who was erased is nobody's example."""
+        if not past.is_erased:
+            examples.append(_example(past, verdict))
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -40,6 +40,8 @@ class Command(HooksCommand):
         if row.state == ReplayState.WAITING:
             replay_cancel(replay_id=row.pk)
             raise CommandError("Too many replays run just now; try again when one has ended.")
+        if row.state == ReplayState.RUNNING:
+            raise CommandError("A worker goes on with it: the admin shows it, at its policy.")
         report = replay_report(row, _OPERATOR)
         if options["json"]:
             self.stdout.write(DjangoJSONEncoder(ensure_ascii=False).encode(report_written(report)))

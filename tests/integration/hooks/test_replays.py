@@ -585,6 +585,38 @@ class TestOtherDoors:
         assert [one["user_id"] for one in row.tally["examples"]] == [10**6]
         assert "eve" not in json.dumps(row.tally)
 
+    @pytest.mark.parametrize("is_cancelled", [False, True])
+    def test_a_slice_under_way_brings_nobody_back_who_was_erased(
+        self, monkeypatch, django_capture_on_commit_callbacks, is_cancelled
+    ) -> None:
+        user = accounts.user_ensure(username="eve")
+        past(chat("x"), user_id=user.pk, username="eve")
+        past(chat("x"), user_id=10**6)
+        policy = policy_for("p", actions=DENY)
+        row = replay_create(policy=policy, span="day", looks_at_texts=True, is_draft=False)
+        whole = replay_slices._slice
+
+        def erased_meanwhile(claimed: HookReplay, slice_s: float) -> dict[str, object]:
+            changes = whole(claimed, slice_s)
+            assert str(user.pk) in str(changes["tally"])
+            if is_cancelled:
+                replay_cancel(replay_id=claimed.pk)
+            user_erase(user=user)
+            return changes
+
+        with monkeypatch.context() as patched, django_capture_on_commit_callbacks(execute=True):
+            patched.setattr(replay_slices, "_slice", erased_meanwhile)
+            assert not replay_advance(replay_id=row.pk)
+        row.refresh_from_db()
+        assert row.tally == {}
+        # Done again at once, by whoever has time; what is counted is counted of everybody.
+        assert ([] if is_cancelled else [("hooks.tasks.replay_advance", row.pk)]) == _SENT
+        if is_cancelled:
+            replay_resume(replay_id=row.pk)
+        done = replay_finish(replay_id=row.pk, told=lambda _: None)
+        assert (done.state, done.tally["num_matched"]) == ("done", 2)
+        assert [one["user_id"] for one in done.tally["examples"]] == [10**6]
+
 
 def test_a_broker_that_is_away_loses_no_replay_and_holds_nobody_up(monkeypatch, settings) -> None:
     from hooks import tasks
