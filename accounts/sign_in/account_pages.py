@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from http import HTTPStatus
 from typing import Any
 
 from allauth.account.decorators import reauthentication_required
@@ -15,8 +16,8 @@ from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth import get_user_model
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.views import PasswordChangeView
 from django.core.exceptions import PermissionDenied
@@ -37,6 +38,8 @@ from accounts.sign_in.second_factor import has_factor, must_have_factor, totp_st
 from accounts.user_services import user_update
 
 _APP = "allauth.mfa"
+# Headers by which browsers say that nobody looks yet; the first is the standard's.
+_PURPOSES = ("Sec-Purpose", "Purpose", "X-Moz")
 
 
 def asked_again(view: Any) -> Any:
@@ -136,13 +139,13 @@ class SetUpView(ActivateTOTPView):
 
     @method_decorator(transaction.atomic)
     def form_valid(self, form: Any) -> HttpResponse:
-        answer: HttpResponse = super().form_valid(form)
-        totp_step_use(user=self.request.user, step=form.step)
-        factor_was_set_up(self.request, self.request.user)
         # Of two at once (a double click, two tabs) the second waits here, and finds the first one's factor.
         user = get_user_model().objects.select_for_update(no_key=True).get(pk=self.request.user.pk)
         if has_factor(user):
             return redirect("mfa_view_recovery_codes")
+        answer: HttpResponse = super().form_valid(form)
+        totp_step_use(user=self.request.user, step=form.step)
+        factor_was_set_up(self.request, self.request.user)
         return answer
 
 
@@ -156,7 +159,18 @@ class RemoveView(DeactivateTOTPView):
 
 
 class CodesView(ViewRecoveryCodesView):
+    """Codes are shown once: to a person, not to what asks for the page ahead of him, or for its headers."""
+
     template_name = "console/account/codes.html"
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if any("prefetch" in request.headers.get(name, "").lower() for name in _PURPOSES):
+            return HttpResponse(status=HTTPStatus.SERVICE_UNAVAILABLE)  # which browsers do not keep
+        answer: HttpResponse = super().get(request, *args, **kwargs)
+        return answer
+
+    def head(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return HttpResponse()
 
 
 class NewCodesView(GenerateRecoveryCodesView):

@@ -100,6 +100,22 @@ class TestOfOnesOwn:
         shown = [one.get(f"{SECURITY}codes/") for one in (client, other)]
         assert sum(answer.context["can_view_codes"] for answer in shown if answer.context) == 1
 
+    def test_codes_wait_for_who_looks(self, client, ann, set_up) -> None:
+        """They are shown once."""
+        old, page = set_up("ann", client).recovery_codes, f"{SECURITY}codes/"
+        assert client.post(f"{page}new/").url == page
+        assert client.head(page).status_code == 200
+        for name, value in (
+            ("Sec-Purpose", "prefetch;prerender"),
+            ("Purpose", "prefetch"),
+            ("X-Moz", "prefetch"),
+        ):
+            ahead = client.get(page, headers={name: value})
+            assert (ahead.status_code, "no-store" in ahead["Cache-Control"]) == (503, True)
+        shown = client.get(page)
+        assert shown.context["can_view_codes"] and not set(old) & set(shown.context["unused_codes"])
+        assert not client.get(page).context["can_view_codes"]
+
     def test_a_recovery_code_once(self, client, ann, sign_in, set_up) -> None:
         code = set_up("ann", client).recovery_codes[3]
         first, second = Client(), Client()
