@@ -16,6 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.signing import BadSignature, SignatureExpired, TimestampSigner
+from django.db.models import Q
 from django.http import parse_cookie
 from django.utils import timezone
 
@@ -29,6 +30,8 @@ from accounts.selectors import on_cache_thread
 from accounts.signed_in import is_signed_in
 
 LIFETIME_S = 300
+# A key that is not among them can still be pasted.
+MAX_LISTED = 200
 _SCOPES = frozenset({Scope.INFERENCE})
 
 
@@ -74,12 +77,14 @@ class _Claim:
 
 
 def playground_keys(*, user: Any) -> list[PlaygroundKey]:
-    """The user's own keys that open something now, newest first."""
-    rows = ApiKey.objects.select_related("user__policy__team").defer("digest").filter(user_id=user.pk)
+    """The user's own keys that open something now, newest first; of very many the newest MAX_LISTED."""
     now = timezone.now()
+    rows = ApiKey.objects.select_related("user__policy__team").defer("digest").filter(user_id=user.pk)
+    # What opens nothing takes no place from those that do.
+    rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
     return [
         PlaygroundKey(row.pk, row.name, row.masked, Scope.INFERENCE in row.granted_scopes(), row.keeps_text)
-        for row in rows.order_by("-created_at", "-pk")
+        for row in rows.order_by("-created_at", "-pk")[:MAX_LISTED]
         if row.state_at(now) is KeyState.VALID
     ]
 

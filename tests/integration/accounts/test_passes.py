@@ -14,13 +14,15 @@ from channels.db import database_sync_to_async
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.core.signing import TimestampSigner
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from accounts import services
 from accounts.contracts import KeyState, Limits
 from accounts.keys import mint, without_keys
-from accounts.pass_desk import LIFETIME_S, pass_cache, pass_lookup
+from accounts.models import ApiKey
+from accounts.pass_desk import LIFETIME_S, pass_cache, pass_lookup, playground_keys
 from accounts.passes import read_pass, read_pass_of
 from accounts.scopes import Scope
 from inference.api.authentication import Authenticator
@@ -153,6 +155,14 @@ class TestWhoGetsOne:
         services.api_key_revoke(key=key[0])
         answer = as_ann.post(URL, {"key": key[0].pk})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "api_key_revoked")
+
+    def test_of_very_many_keys_the_newest_good_ones_are_listed(self, ann, monkeypatch) -> None:
+        monkeypatch.setattr("accounts.pass_desk.MAX_LISTED", 2)
+        rows = [services.api_key_create(user=ann, name=f"number {number}")[0] for number in range(5)]
+        services.api_key_revoke(key=rows[4])
+        soon = F("created_at") + timedelta(microseconds=1)
+        ApiKey.objects.filter(pk=rows[3].pk).update(expires_at=soon)
+        assert [one.name for one in playground_keys(user=ann)] == ["number 2", "number 1"]
 
 
 class TestWhatEndsIt:
