@@ -30,7 +30,7 @@ SELF_SERVICE_FIELDSET: tuple[str, dict[str, Any]] = (
     "Self-service",
     {
         "fields": ["max_own_keys", "max_own_key_days"],
-        "description": "The user signed in, and his keys with the scope keys_own, make keys within this.",
+        "description": "The user, logged in, and his keys with the scope keys_own, make keys within this.",
     },
 )
 

@@ -25,7 +25,7 @@ from accounts.password_links import invitation_create, password_link_create
 class UserLinks:
     """What the admin of users has of links: a mixin before UserAdmin."""
 
-    @admin.display(description="signs in")
+    @admin.display(description="logs in")
     def signs_in(self, obj: Any) -> str:
         if obj.has_usable_password():
             return "with a password" if obj.last_login else "never did"

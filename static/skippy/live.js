@@ -203,7 +203,7 @@
     connecting: ["Connecting …", "warning"],
     returning: ["Connecting again …", "warning"],
     hidden: ["Not read while the page is hidden.", "warning"],
-    denied: ["You may not see this any more. Please sign in again.", "error"],
+    denied: ["You may not see this any more. Please log in again.", "error"],
   };
   window.skippyLiveSocket({
     path: "/console/live/socket",

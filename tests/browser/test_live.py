@@ -78,14 +78,14 @@ def test_it_shows_what_comes_fits_and_axe_finds_nothing_serious(root, watched, s
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.parametrize(("code", "said"), [(4403, "sign in again"), (1012, "Trying again in 1 s")])
+@pytest.mark.parametrize(("code", "said"), [(4403, "log in again"), (1012, "Trying again in 1 s")])
 def test_a_lost_connection_is_told(root, watched, code, said) -> None:
     page = watched()
     page.route_web_socket("**/console/live/socket", lambda socket: socket.close(code=code))
     signed_in(page, "root")
     page.goto("/console/live/")
     page.get_by_text(said).wait_for()
-    assert page.get_by_role("link", name="Sign in").is_visible() == (code == 4403)
+    assert page.get_by_role("link", name="Log in", exact=True).is_visible() == (code == 4403)
 
 
 def test_a_request_is_cancelled_after_a_question_and_its_row_says_so(root, watched) -> None:

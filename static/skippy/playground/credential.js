@@ -51,7 +51,7 @@ export class Credential {
       redirect: "manual",
     });
     if (response.type === "opaqueredirect" || !isJson(response))
-      throw new Problem({ status: 401, message: "You are not signed in any more. Load this page again." });
+      throw new Problem({ status: 401, message: "You are not logged in any more. Load this page again." });
     if (!response.ok) throw await Problem.ofResponse(response);
     const told = await response.json();
     if (this.#keyId !== keyId) return;
