@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 import orjson
@@ -10,6 +9,7 @@ import orjson
 from accounts.contracts import Principal
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
+from inference.api.nearness import caller_address
 from inference.runtime import Runtime
 
 
@@ -41,16 +41,9 @@ class ReadinessConsumer(ApiConsumer):
         if not readiness.is_ready:
             headers = (*headers, (b"retry-after", b"5"))
         report: dict[str, object] = {"status": readiness.status, "reasons": readiness.reasons}
-        if _is_local(self.scope):
+        address = caller_address(self.scope)
+        if address is not None and address.is_loopback:
             report["reasons"] = (*readiness.reasons, *readiness.causes)
             report["statistics"] = self._runtime.statistics()
         body = orjson.dumps(report)
         await self.respond.json(body, status=200 if readiness.is_ready else 503, headers=headers)
-
-
-def _is_local(scope: Any) -> bool:
-    client = scope.get("client")
-    try:
-        return client is not None and ipaddress.ip_address(client[0]).is_loopback
-    except ValueError:
-        return False

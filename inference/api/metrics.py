@@ -14,6 +14,7 @@ from typing import Any
 from accounts.contracts import Principal
 from inference.api.consumer import ApiConsumer
 from inference.api.http import HttpRequest
+from inference.api.nearness import caller_address
 from inference.domain.errors import PermissionDenied
 from inference.hosting.loaded_model import ModelStatistics
 from inference.runtime import Runtime, RuntimeState
@@ -21,7 +22,6 @@ from inference.telemetry.pipeline import TelemetryPipeline
 from inference.telemetry.prometheus import CONTENT_TYPE, ModelGauges, RequestMetrics
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-_FORWARDED = frozenset({b"x-forwarded-for", b"x-real-ip", b"forwarded"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,9 @@ class MetricsAccess:
     may_read: Callable[[Principal], bool]
 
     def is_near(self, scope: Any) -> bool:
-        """Whether the caller is in one of the networks, and is who it seems: a proxy that we were not
-        told of stands on this machine, too, and speaks for the whole world. (One that we were told of
-        has been resolved: the client then has no port.)"""
-        client = scope.get("client")
-        if client is None:
-            return False
-        if client[1] and any(name in _FORWARDED for name, _ in scope["headers"]):
-            return False
-        try:
-            address = ipaddress.ip_address(client[0])
-        except ValueError:
-            return False
-        address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in network for network in self.networks)
+        """Whether the caller is in one of the networks, and is who it seems."""
+        address = caller_address(scope)
+        return address is not None and any(address in network for network in self.networks)
 
 
 class MetricsConsumer(ApiConsumer):

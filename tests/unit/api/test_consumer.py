@@ -172,6 +172,19 @@ async def test_an_engine_that_hangs_is_given_up_and_readiness_says_so(caplog):
     await site.runtime.stop()
 
 
+async def test_what_is_held_is_told_on_this_machine_alone(site):
+    """A proxy that nobody named is not this machine."""
+
+    async def told(client: str, **headers: str) -> bool:
+        answer = await exchange(site.app, "GET", "/readyz", client=client, headers=headers)
+        return "statistics" in answer.json()
+
+    assert await told("127.0.0.1") and await told("::ffff:127.0.0.1")
+    assert not await told("192.0.2.1")
+    for name in ("x-forwarded-for", "x-real-ip", "forwarded"):
+        assert not await told("127.0.0.1", **{name: "203.0.113.9"})
+
+
 async def test_health_needs_no_key_and_readiness_tells_what_is_in_the_way(site):
     assert (await exchange(site.app, "GET", "/healthz")).status == 200
     assert (await exchange(site.app, "GET", "/readyz")).json() == {"status": "ready", "reasons": []}
