@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from accounts import services as accounts
 from accounts.models import AdministrativeChange
-from accounts.personal_data import user_erase
+from accounts.personal_data import DataSubject, user_erase
 from accounts.role_groups import role_groups_ensure, role_set
 from accounts.roles import Role
 from accounts.scopes import Scope
@@ -30,6 +30,7 @@ from hooks.replaying.knowledge import Gap
 from hooks.services import replay_slices, replays
 from hooks.services.replay_slices import replay_advance, replay_finish
 from hooks.services.replays import replay_cancel, replay_create, replay_resume, replays_tend
+from inference.ledger.personal_data import RecordHolder
 from inference.models import GenerationText
 from tests.integration.hooks.conftest import policy_for
 from tests.integration.hooks.past import DENY, chat, past, replayed
@@ -616,6 +617,22 @@ class TestOtherDoors:
         done = replay_finish(replay_id=row.pk, told=lambda _: None)
         assert (done.state, done.tally["num_matched"]) == ("done", 2)
         assert [one["user_id"] for one in done.tally["examples"]] == [10**6]
+
+    def test_nor_one_that_begins_before_records_are_erased(self, monkeypatch) -> None:
+        user = accounts.user_ensure(username="eve")
+        past(chat("x"), user_id=user.pk, username="eve")
+        policy = policy_for("p", actions=DENY)
+        row = replay_create(policy=policy, span="day", looks_at_texts=True, is_draft=False)
+        whole = RecordHolder.erase
+
+        def after_a_slice(holder: RecordHolder, subject: DataSubject) -> int:
+            replay_advance(replay_id=row.pk)
+            return whole(holder, subject)
+
+        monkeypatch.setattr(RecordHolder, "erase", after_a_slice)
+        user_erase(user=user)
+        row.refresh_from_db()
+        assert (row.state, row.tally["num_matched"], row.tally["examples"]) == ("done", 1, [])
 
 
 def test_a_broker_that_is_away_loses_no_replay_and_holds_nobody_up(monkeypatch, settings) -> None:
