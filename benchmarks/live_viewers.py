@@ -227,10 +227,16 @@ async def measure(server: Server, home: Path, args: Namespace) -> dict[str, Any]
     for name in NUMBERS:
         by_who = {who: [one[name] for round in rounds for one in round[who]] for who in ("none", "all")}
         none, all_ = (statistics.median(by_who[who]) for who in ("none", "all"))
+        # Of each round by itself: its windows stand none, all, all, none, so what grows with the answers'
+        # length is in both sums alike.
+        ratios = [
+            sum(one[name] for one in each["all"]) / sum(one[name] for one in each["none"]) for each in rounds
+        ]
         told[name] = {
             "nobody": round(none, 2),
             "viewers": round(all_, 2),
-            "ratio": round(all_ / none, 4),
+            "ratio": round(statistics.median(ratios), 4),
+            "ratios": sorted(round(one, 4) for one in ratios),
             "each": {who: [round(one, 2) for one in values] for who, values in by_who.items()},
         }
     more_ms = told["served_ms_per_s"]["viewers"] - told["served_ms_per_s"]["nobody"]
