@@ -130,6 +130,13 @@ class SecurityView(IndexView):
 class SetUpView(ActivateTOTPView):
     template_name = "console/account/set_up.html"
 
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if has_factor(request.user):
+            # allauth would lead to where it is removed: after a second click, too.
+            return redirect("mfa_view_recovery_codes" if request.method == "POST" else "mfa_index")
+        answer: HttpResponse = super().dispatch(request, *args, **kwargs)
+        return answer
+
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         found = super(ActivateTOTPView, self).get_context_data(**kwargs)
         secret = found["form"].secret

@@ -99,6 +99,10 @@ class TestOfOnesOwn:
         assert history() == [("created", "totp of ann")]
         shown = [one.get(f"{SECURITY}codes/") for one in (client, other)]
         assert sum(answer.context["can_view_codes"] for answer in shown if answer.context) == 1
+        # One that comes later is led there too, and not to where the factor is removed.
+        first = client if shown[0].context else other  # whose session did not end
+        assert first.post(page, {"code": codes[0]}).url == f"{SECURITY}codes/"
+        assert first.get(page).url == SECURITY
 
     def test_codes_wait_for_who_looks(self, client, ann, set_up) -> None:
         """They are shown once."""
