@@ -1,9 +1,8 @@
 """Work of policies that may take long, beside the event loop and within their time.
 
 A pattern over a long text can take seconds, which nobody can see before. RE2 lets others run meanwhile, so on
-a thread it takes its own request's time alone. A thread cannot be ended: one that
-is late goes on for nobody, and there are only so many of them, so that late ones hold up those who need a
-thread, and nobody else.
+a thread it takes its own request's time alone. A thread cannot be ended: one that is late goes on for nobody,
+and there are only so many of them, so that late ones hold up those who need a thread, and nobody else.
 """
 
 from __future__ import annotations
