@@ -228,9 +228,6 @@ class UnderMaintenance(ServiceUnavailable):
 
     default_code = "maintenance"
 
-    def __init__(self, message: str, *, retry_after_s: int) -> None:
-        super().__init__(message, retry_after_s=retry_after_s, reason=RejectionReason.MAINTENANCE)
-
 
 class GenerationTimeout(SkippyError):
     """The request's own time limit ran out."""

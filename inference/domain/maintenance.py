@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inference.domain.errors import UnderMaintenance
+from inference.domain.rejection_reason import RejectionReason
 
 DEFAULT_MESSAGE = "The service is under maintenance. Please try again later."
 # Where nobody has said until when, or that time is over and it has not been opened.
@@ -35,6 +36,7 @@ class Maintenance:
         return UnderMaintenance(
             self.message or DEFAULT_MESSAGE,
             retry_after_s=math.ceil(left_s) if left_s > 0 else DEFAULT_RETRY_AFTER_S,
+            reason=RejectionReason.MAINTENANCE,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -156,11 +157,13 @@ def test_a_conversation(player: Player, live: LiveService, shot: Callable[[Any, 
     assert turn.get_attribute("aria-busy") == "true"
     told = player.ended(turn)
     assert turn.get_attribute("aria-busy") is None
-    assert "24 tokens" in told and "Tokens/s" in told and "To the first token" in told
+    # Beside others a model may take another turn, with the same seed too, and end before its limit.
+    num_tokens = int(re.search(r"Output\s+(\d+) tokens", told)[1])
+    assert 1 < num_tokens <= 24 and "Tokens/s" in told and "To the first token" in told
     assert "recorded as completed" in told and "no policy decided anything" in told
     assert page.locator(".turn.user b").count() == 0
-    assert turn.locator(".said .token").count() > 12
-    assert turn.locator(".said .token[title^='p = ']").count() > 12
+    assert num_tokens - 1 <= turn.locator(".said .token").count() <= num_tokens
+    assert turn.locator(".said .token[title^='p = ']").count() == turn.locator(".said .token").count()
     turn.locator(".said[tabindex]").focus()
     page.keyboard.press("ArrowRight")
     card = turn.locator(".token-card:visible").inner_text()
@@ -182,7 +185,7 @@ def test_a_conversation(player: Player, live: LiveService, shot: Callable[[Any, 
     assert player.key["key"] not in curl + python
     assert relay.bodies == [player.sent[-1]] * 2
     assert relay.bodies[0]["messages"][-1]["content"] == HOSTILE
-    assert '"finish_reason":"length"' in answers[0].stdout
+    assert re.search(r'"finish_reason":"(length|stop)"', answers[0].stdout)
     assert len(answers[1].stdout.split()) > 3
 
     # Stopped by a key of the keyboard: the engine lets go of it, and its record says so.
