@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import shutil
 import sys
@@ -184,3 +185,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     plugin.set_environment()
     early_config.pluginmanager.register(plugin, "skippy-services")
     return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded until now stays until the end: the collector need not look at it each time that a model
+    is unloaded, which was half of the time of the API's tests."""
+    gc.collect()
+    gc.freeze()
