@@ -8,22 +8,10 @@ import pytest
 from django.utils import timezone
 
 from accounts import services
-from inference.models import (
-    GenerationRecord,
-    ModelPrice,
-    SpanLatency,
-    SpanUsage,
-    StoredEvent,
-    TeamLatencyBucket,
-    TeamUsageBucket,
-    UsageBucket,
-    UsageDay,
-    UsageMonth,
-    UsagePending,
-)
+from inference.models import GenerationRecord, ModelPrice, StoredEvent
 from inference.usage.aggregation import usage_aggregate
 from tests.browser.conftest import DESKTOP, PASSWORD, PHONE, serious_faults
-from tests.integration.usage.records import record, save
+from tests.integration.usage.records import forget_all, record, save
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOOKS = [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
@@ -32,19 +20,7 @@ LOOKS = [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark"
 @pytest.fixture
 def used(ann):
     """Some days of ann and others."""
-    for model in (
-        GenerationRecord,
-        UsagePending,
-        UsageBucket,
-        TeamLatencyBucket,
-        TeamUsageBucket,
-        UsageDay,
-        UsageMonth,
-        SpanUsage,
-        SpanLatency,
-        StoredEvent,
-    ):
-        model.objects.all().delete()
+    forget_all()
     team = services.team_create(name="the friends")
     rows, now = [], timezone.now()
     for number, name in enumerate(("ann", "bob", "carol")):
@@ -87,19 +63,7 @@ def used(ann):
         model="small", starts_on="2020-01-01", input_price=1, cached_price="0.1", output_price=4
     )
     yield rows
-    for model in (
-        GenerationRecord,
-        UsagePending,
-        UsageBucket,
-        TeamLatencyBucket,
-        TeamUsageBucket,
-        UsageDay,
-        UsageMonth,
-        SpanUsage,
-        SpanLatency,
-        StoredEvent,
-    ):
-        model.objects.all().delete()
+    forget_all()
 
 
 def signed_in(page, name: str):
