@@ -10,7 +10,7 @@ from django.utils import timezone
 from accounts import services
 from inference.models import GenerationRecord, ModelPrice, StoredEvent
 from inference.usage.aggregation import usage_aggregate
-from tests.browser.conftest import DESKTOP, PASSWORD, PHONE, serious_faults
+from tests.browser.conftest import DESKTOP, PHONE, log_in, serious_faults
 from tests.integration.usage.records import forget_all, record, save
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,9 +68,7 @@ def used(ann):
 
 def signed_in(page, name: str):
     page.goto("/")
-    page.get_by_label("User name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    log_in(page, name)
     page.wait_for_url("**/console/**")
     return page
 
