@@ -31,7 +31,7 @@ from inference.models import (
     StoredEvent,
 )
 from inference.usage.aggregation import usage_aggregate
-from tests.integration.usage.records import record, save
+from tests.integration.usage.records import forget_all, record, save
 
 LONG = "a-name-that-is-as-long-as-people-make-them-when-nobody-stops-them-" + 30 * "x"
 NAMES = ("ann", "bob", "carol", LONG, "zoë+tests@example.org", "محمد")
@@ -53,11 +53,6 @@ ENDINGS: tuple[tuple[Outcome, str, int], ...] = (
     (Outcome.CLIENT_DISCONNECT, "receiver_dropped", 499),
     (Outcome.INTERRUPTED, "", 0),
 )
-_LEFT_BEHIND = (
-    "generationrecord", "usagepending", "usagebucket", "teamlatencybucket", "teamusagebucket", "usageday",
-    "usagemonth", "spanusage", "spanlatency",
-    "storedevent", "eventbucket", "generationtext", "modelprice", "alert",
-)  # fmt: skip
 
 
 @dataclass
@@ -72,8 +67,9 @@ class FilledConsole:
 
 
 def clear() -> None:
-    for name in _LEFT_BEHIND:
-        apps.get_model("inference", name).objects.all().delete()
+    forget_all()
+    for model in (GenerationText, ModelPrice, Alert):
+        model.objects.all().delete()
 
 
 def fill() -> FilledConsole:

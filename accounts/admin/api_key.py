@@ -35,6 +35,7 @@ from accounts.models import ApiKey
 from accounts.page_admin import PageAdmin
 from accounts.roles import may_have_text_kept, session_grantable_scopes
 from accounts.selectors import api_keys_for_listing
+from accounts.sent_forms import SENT_ALREADY, SentForms
 
 _STATE_LABELS = {
     KeyState.VALID: "valid",
@@ -46,9 +47,7 @@ _STATE_LABELS = {
 _DECIDED = ["name", "expires_at", "scopes", "priority", "has_session_trust", "keeps_text"]
 # What a key's page tells and nobody edits.
 _TOLD = ["key", "state", "created_at", "revoked_at", "last_used_at", "rotated_from"]
-# Ids of forms whose key was made, kept in the session: the last few are enough for a reload.
-_SENT_FORMS = "accounts.sent_key_forms"
-_MAX_SENT_FORMS = 20
+_SENT_FORMS = SentForms("accounts.sent_key_forms")
 
 
 def _in_state(state: KeyState, now: datetime) -> Q:
@@ -159,12 +158,8 @@ class ApiKeyAdmin(HistoryPage, PageAdmin):
     # Making and changing
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        if request.method == "POST" and request.POST.get("submission_id") in self._sent_forms(request):
-            self.message_user(
-                request,
-                "That form was sent already. Its key was shown once and is not kept.",
-                messages.WARNING,
-            )
+        if request.method == "POST" and _SENT_FORMS.has(request):
+            self.message_user(request, SENT_ALREADY, messages.WARNING)
             return HttpResponseRedirect(reverse("admin:accounts_apikey_changelist"))
         return super().add_view(request, form_url, extra_context)
 
@@ -203,8 +198,7 @@ class ApiKeyAdmin(HistoryPage, PageAdmin):
         request.minted_key = minted  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: Any = None) -> HttpResponse:
-        sent = [*self._sent_forms(request), request.POST["submission_id"]]
-        request.session[_SENT_FORMS] = sent[-_MAX_SENT_FORMS:]
+        _SENT_FORMS.note(request, request.POST["submission_id"])
         minted: MintedKey = request.minted_key  # type: ignore[attr-defined]
         return self._key_shown_once(request, obj, minted)
 
@@ -303,7 +297,3 @@ class ApiKeyAdmin(HistoryPage, PageAdmin):
             f"admin/accounts/apikey/{template}",
             {**self.admin_site.each_context(request), "opts": self.opts, **context},
         )
-
-    def _sent_forms(self, request: HttpRequest) -> list[str]:
-        sent: list[str] = request.session.get(_SENT_FORMS, [])
-        return sent

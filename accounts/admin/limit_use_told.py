@@ -4,13 +4,11 @@ which hold at the same time."""
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
-from accounts.contracts import BudgetPeriod, Limits
-from accounts.limit_use import LimitUse, limit_use_get
+from accounts.contracts import Limits
+from accounts.limit_use import LimitLine, limit_lines_get
 from accounts.limits.contracts import LimitScope
-from accounts.limits.periods import seconds_left
 
 _COUNTED = {
     "requests_per_minute": "requests in the last minute",
@@ -19,11 +17,6 @@ _COUNTED = {
     "tokens_per_day": "tokens today",
     "tokens_per_week": "tokens this week",
     "tokens_per_month": "tokens this month",
-}
-_PERIODS = {
-    "tokens_per_day": BudgetPeriod.DAY,
-    "tokens_per_week": BudgetPeriod.WEEK,
-    "tokens_per_month": BudgetPeriod.MONTH,
 }
 
 
@@ -52,21 +45,10 @@ def _joined(parts: list[str]) -> str:
 
 
 def _told(whose: str, scope: LimitScope, owner_id: int, limits: Limits) -> str:
-    if not limits.has_counts:
-        return ""
-    now = time.time()
-    used = limit_use_get(scope=scope, owner_id=owner_id, now=now)
-    lines = [_line(name, words, limits, used, now) for name, words in _COUNTED.items()]
-    return "\n".join(f"{whose}{line}" for line in lines if line)
+    lines = limit_lines_get(scope=scope, owner_id=owner_id, limits=limits, labels=_COUNTED, now=time.time())
+    return "\n".join(f"{whose}{_written(line)}" for line in lines)
 
 
-def _line(name: str, words: str, limits: Limits, used: LimitUse | None, now: float) -> str:
-    most = getattr(limits, f"max_{name}")
-    if most is None:
-        return ""
-    num_used = 0 if used is None else getattr(used, name)
-    period = _PERIODS.get(name)
-    if period is None:
-        return f"{num_used:,} of {most:,} {words}"
-    anew = datetime.fromtimestamp(round(now + seconds_left(period, now)), UTC)
-    return f"{num_used:,} of {most:,} {words}, anew at {anew:%Y-%m-%d %H:%M} UTC"
+def _written(line: LimitLine) -> str:
+    text = f"{line.used:,} of {line.most:,} {line.label}"
+    return text if line.anew_at is None else f"{text}, anew at {line.anew_at:%Y-%m-%d %H:%M} UTC"

@@ -14,6 +14,7 @@ from hooks.contracts.decisions import DecisionResult
 from hooks.contracts.points import HookPoint
 from hooks.selectors import policy_names
 from inference.dashboards.requests import PAGE_SIZE, read_place, written_place
+from inference.dashboards.row_ids import row_id
 from inference.dashboards.viewer import Viewer, console_page
 from inference.dashboards.views import query_of, shared_context
 from inference.usage.decision_log import DecisionFilter, decisions_page, policy_numbers
@@ -33,8 +34,7 @@ def decisions(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     given = {
         name: request.GET[name] for name, among in _CHOICES.items() if request.GET.get(name, "") in among
     }
-    written = request.GET.get("policy", "")
-    policy_id = int(written) if written.isascii() and written.isdigit() and len(written) < 19 else None
+    policy_id = row_id(request.GET.get("policy", ""))
     period = query.period
     page = decisions_page(
         filter=DecisionFilter(

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from accounts.contracts import BudgetPeriod, KeyState, Limits
-from accounts.limit_use import LimitUse, limit_uses_get
+from accounts.contracts import KeyState
+from accounts.limit_use import LimitLine, LimitUse, limit_lines, limit_lines_get, limit_uses_get
 from accounts.limits.contracts import LimitScope
-from accounts.limits.periods import seconds_left
 from accounts.models import ApiKey
 from accounts.roles import session_grantable_scopes
 from accounts.scopes import scopes_sorted
 
 MAX_LISTED = 200
-_PERIODS = {
-    "tokens_per_day": BudgetPeriod.DAY,
-    "tokens_per_week": BudgetPeriod.WEEK,
-    "tokens_per_month": BudgetPeriod.MONTH,
-}
 _LABELS = {
     "requests_per_minute": "requests a minute",
     "tokens_per_minute": "tokens a minute",
@@ -35,16 +29,6 @@ STATES = {
     KeyState.REVOKED: "revoked",
     KeyState.USER_INACTIVE: "account inactive",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LimitLine:
-    """`used` of `most`, both in the unit of `label`; a budget begins anew at `anew_at` (UTC)."""
-
-    label: str
-    used: int
-    most: int
-    anew_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +82,8 @@ def key_list(user: Any, *, may_make: bool, now: datetime) -> KeyList:
     return KeyList(
         listed,
         num_live=sum(one.state == STATES[KeyState.VALID] for one in listed),
-        of_user=() if policy is None else _of(LimitScope.USER, user.pk, policy.limits(), now),
-        of_team=() if team is None else _of(LimitScope.TEAM, team.pk, team.limits(), now),
+        of_user=() if policy is None else _lines_of(LimitScope.USER, user.pk, policy, now),
+        of_team=() if team is None else _lines_of(LimitScope.TEAM, team.pk, team, now),
         is_cut=is_cut,
     )
 
@@ -112,28 +96,13 @@ def _listed(row: ApiKey, used: LimitUse | None, *, may_replace: bool, now: datet
         scopes=tuple(scopes_sorted(row.granted_scopes())),
         models=tuple(limits.allowed_models),
         networks=tuple(map(str, limits.allowed_networks)),
-        limits=_lines(limits, used, now),
+        limits=limit_lines(limits, used, labels=_LABELS, now=now.timestamp()),
         can_revoke=row.revoked_at is None,
         can_replace=may_replace and state is KeyState.VALID,
     )
 
 
-def _of(scope: LimitScope, owner_id: int, limits: Limits, now: datetime) -> tuple[LimitLine, ...]:
-    used = limit_uses_get(scope=scope, owner_ids=[owner_id], now=now.timestamp())
-    return _lines(limits, used.get(owner_id), now)
-
-
-def _lines(limits: Limits, used: LimitUse | None, now: datetime) -> tuple[LimitLine, ...]:
-    return tuple(
-        LimitLine(label, 0 if used is None else getattr(used, name), most, _anew_at(name, now))
-        for name, label in _LABELS.items()
-        if (most := getattr(limits, f"max_{name}")) is not None
+def _lines_of(scope: LimitScope, owner_id: int, row: Any, now: datetime) -> tuple[LimitLine, ...]:
+    return limit_lines_get(
+        scope=scope, owner_id=owner_id, limits=row.limits(), labels=_LABELS, now=now.timestamp()
     )
-
-
-def _anew_at(name: str, now: datetime) -> datetime | None:
-    period = _PERIODS.get(name)
-    if period is None:
-        return None
-    at = now.timestamp()
-    return datetime.fromtimestamp(round(at + seconds_left(period, at)), UTC)

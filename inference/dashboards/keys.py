@@ -28,10 +28,10 @@ from accounts.names import MAX_NAME_LENGTH
 from accounts.roles import may_open_staff_page
 from accounts.scopes import SCOPE_MEANINGS, SELF_SERVICE_SCOPES, Scope
 from accounts.self_service import MAKES_NONE, own_key_create, own_key_replace, self_service_bounds
+from accounts.sent_forms import SENT_ALREADY, SentForms
 from inference.dashboards.key_list import key_list, own_keys
 
-_SENT_FORMS = "console_sent_key_forms"
-_MAX_SENT_FORMS = 20
+_SENT_FORMS = SentForms("console_sent_key_forms")
 _OWN_SCOPES = [(scope.value, SCOPE_MEANINGS[scope]) for scope in Scope if scope in SELF_SERVICE_SCOPES]
 GRACES = [
     ("0", "ends at once"),
@@ -77,14 +77,13 @@ def keys(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         if bounds.max_keys == 0:
             raise PermissionDenied(MAKES_NONE)
-        if request.POST.get("submission_id", "") in request.session.get(_SENT_FORMS, []):
-            messages.warning(request, "That form was sent already. Its key was shown once and is not kept.")
+        if _SENT_FORMS.has(request):
+            messages.warning(request, SENT_ALREADY)
             return redirect("console:keys")
         form = KeyForm(request.POST)
         made = _make(user, form) if form.is_valid() else None
         if made is not None:
-            sent = [*request.session.get(_SENT_FORMS, []), form.cleaned_data["submission_id"]]
-            request.session[_SENT_FORMS] = sent[-_MAX_SENT_FORMS:]
+            _SENT_FORMS.note(request, form.cleaned_data["submission_id"])
             return _shown_once(request, *made)
     else:
         form = KeyForm(initial={"scopes": [name for name, _ in _OWN_SCOPES], "submission_id": str(uuid4())})

@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from accounts.roles import may_open_staff_page
+from inference.dashboards.row_ids import row_id
 from inference.domain.maintenance import DEFAULT_MESSAGE
 from inference.maintenance.selectors import maintenance_get
 from inference.maintenance.services import MaintenancePlan, maintenance_begin, maintenance_end
@@ -45,9 +46,10 @@ class MaintenanceForm(forms.Form):
 
     def clean_let_key_ids(self) -> list[int]:
         parts = [part.strip() for part in self.cleaned_data["let_key_ids"].split(",") if part.strip()]
-        if not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
+        ids = [found for part in parts if (found := row_id(part)) is not None]
+        if len(ids) < len(parts):
             raise ValidationError("Ids are whole numbers, separated by commas.")
-        return [int(part) for part in parts]
+        return ids
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

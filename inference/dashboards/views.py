@@ -47,7 +47,7 @@ def shared_context(query: DashboardQuery, viewer: Viewer) -> dict[str, Any]:
         "zones": zone_names(),
         "outcomes": [outcome.value for outcome in Outcome],
         "parameters": query.parameters(),
-        "whose": owner_written(query.owner),
+        "whose": owner_written(query.owner, viewer),
     }
 
 

@@ -33,13 +33,14 @@ def owner_named(viewer: Viewer, kind: str, name: str) -> int:
     return int(found)
 
 
-def owner_written(owner: UsageOwner) -> dict[str, str]:
-    """What stands in the form's fields for whom the page is narrowed to: names that `owner_named` finds."""
+def owner_written(owner: UsageOwner, viewer: Viewer) -> dict[str, str]:
+    """What stands in the form's fields for whom the page is narrowed to: names that `owner_named` finds. Who
+    sees his own usage alone has no field for a user."""
     written: dict[str, Any] = {}
     if owner.team_id is not None:
         name = Team.objects.filter(pk=owner.team_id).values_list("name", flat=True).first()
         written["team"] = _name_or_number(name, owner.team_id)
-    if owner.user_id is not None:
+    if owner.user_id is not None and viewer.sees_everybody:
         users = get_user_model().objects.filter(pk=owner.user_id)
         written["user"] = _name_or_number(users.values_list("username", flat=True).first(), owner.user_id)
     if owner.key_id is not None:

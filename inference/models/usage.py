@@ -162,21 +162,32 @@ class TeamLatencyBucket(Latencies):
         return f"team {self.team_id}, {self.hour:%Y-%m-%d %H:00} UTC"
 
 
-class SpanUsage(EndedRequests):
-    """Usage of everybody by hours, and of teams and everybody by whole days (of UTC): for spans over which
-    the hours of teams are too many.
+class Span(models.Model):
+    """Columns of rows that say of what time, team, model and endpoint they are.
 
     `num_hours` is 1 or 24. `is_of_all`: of all teams together, and then `team_id` is null, as it also is for
-    those who have no team. Hours of one team are `TeamUsageBucket`.
+    those who have no team.
     """
 
-    id = models.BigAutoField(primary_key=True)
     num_hours = models.PositiveSmallIntegerField("hours")
     is_of_all = models.BooleanField("of all teams")
     starts_at = models.DateTimeField("from")
     team_id = models.BigIntegerField("team id", null=True)
     model = models.CharField("model", max_length=200, blank=True)
     endpoint = models.CharField("endpoint", max_length=64)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.num_hours} h from {self.starts_at:%Y-%m-%d %H:00} UTC"
+
+
+class SpanUsage(Span, EndedRequests):
+    """Usage of everybody by hours, and of teams and everybody by whole days (of UTC): for spans over which
+    the hours of teams are too many. Hours of one team are `TeamUsageBucket`."""
+
+    id = models.BigAutoField(primary_key=True)
 
     class Meta:
         verbose_name = "usage of a span"
@@ -199,20 +210,11 @@ class SpanUsage(EndedRequests):
             ),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.num_hours} h from {self.starts_at:%Y-%m-%d %H:00} UTC"
 
-
-class SpanLatency(Latencies):
+class SpanLatency(Span, Latencies):
     """`TeamLatencyBucket` by the spans of `SpanUsage`."""
 
     id = models.BigAutoField(primary_key=True)
-    num_hours = models.PositiveSmallIntegerField("hours")
-    is_of_all = models.BooleanField("of all teams")
-    starts_at = models.DateTimeField("from")
-    team_id = models.BigIntegerField("team id", null=True)
-    model = models.CharField("model", max_length=200, blank=True)
-    endpoint = models.CharField("endpoint", max_length=64)
 
     class Meta:
         verbose_name = "latencies of a span"
@@ -224,9 +226,6 @@ class SpanLatency(Latencies):
                 nulls_distinct=False,
             ),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.num_hours} h from {self.starts_at:%Y-%m-%d %H:00} UTC"
 
 
 class PartyUsage(models.Model):

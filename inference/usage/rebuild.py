@@ -40,11 +40,11 @@ SELECT count(*) FROM records
 """  # noqa: S608
 
 _OF_HOURS = (
-    ("inference_usagebucket", "hour"),
-    ("inference_teamusagebucket", "hour"),
-    ("inference_teamlatencybucket", "hour"),
-    ("inference_spanusage", "num_hours = 1 AND starts_at"),
-    ("inference_spanlatency", "num_hours = 1 AND starts_at"),
+    ("inference_usagebucket WHERE", "hour"),
+    ("inference_teamusagebucket WHERE", "hour"),
+    ("inference_teamlatencybucket WHERE", "hour"),
+    ("inference_spanusage WHERE num_hours = 1 AND", "starts_at"),
+    ("inference_spanlatency WHERE num_hours = 1 AND", "starts_at"),
 )
 _HOURS_WITH_TOO_FEW_RECORDS = """
 SELECT hour FROM inference_usagebucket WHERE hour >= %(start)s AND hour < %(end)s
@@ -116,11 +116,10 @@ def usage_rebuild(*, start_at: datetime, end_at: datetime) -> RebuiltUsage:
         cursor.execute(_HOURS_WITH_TOO_FEW_RECORDS, bounds)
         kept = [hour for (hour,) in cursor.fetchall()]
         given = {**bounds, "kept": kept, "bounds": list(BOUNDS_S)}
-        for table, hour in _OF_HOURS:
-            column = hour.rpartition(" ")[2]
+        for source, hour in _OF_HOURS:
             cursor.execute(
-                f"DELETE FROM {table} WHERE {hour} >= %(start)s AND {column} < %(end)s "  # noqa: S608
-                f"AND NOT {column} = ANY (%(kept)s::timestamptz[])",
+                f"DELETE FROM {source} {hour} >= %(start)s AND {hour} < %(end)s "  # noqa: S608
+                f"AND NOT {hour} = ANY (%(kept)s::timestamptz[])",
                 given,
             )
         cursor.execute(

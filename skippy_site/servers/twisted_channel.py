@@ -16,7 +16,7 @@ from twisted.internet import protocol
 from twisted.web import http
 
 from inference.domain.errors import SkippyError
-from inference.openai.errors import Header, WireResponse
+from inference.openai.errors import WireResponse
 from skippy_site.servers.early import RequestHead, target_path
 from skippy_site.servers.phases import Phase
 from skippy_site.servers.refusal import headers_too_large, refusal, response_bytes
@@ -144,10 +144,7 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
         error = self.server.rules.refuse(head, is_draining=self.server.clients.is_draining)
         if error is not None:
             incoming = headers.getRawHeaders(b"x-request-id", (None,))
-            path = target_path(self._path)
-            answer = refusal(
-                error, path=path, incoming_id=incoming[0], cross_origin=self._cross_origin_headers(path)
-            )
+            answer = self._refusal(error, incoming_id=incoming[0])
             self.refuse(answer, is_head=self._command == b"HEAD")
             return
         if self.length != 0:
@@ -186,15 +183,17 @@ class Channel(TwistedConnection, http.HTTPChannel):  # type: ignore[misc]
         self.say_and_linger(response_bytes(response, is_head=is_head))
 
     def refuse_with(self, error: SkippyError) -> None:
-        """The same, in the words of the path that is asked for: known from the request line on until the
-        request is complete, when Twisted forgets it."""
-        path = target_path(getattr(self, "_path", None) or b"")
-        self.refuse(refusal(error, path=path, cross_origin=self._cross_origin_headers(path)))
+        """The same, for `error`."""
+        self.refuse(self._refusal(error))
 
-    def _cross_origin_headers(self, path: str) -> tuple[Header, ...]:
-        """Of the request that is being read, as far as it is there."""
+    def _refusal(self, error: SkippyError, *, incoming_id: bytes | None = None) -> WireResponse:
+        """In the words of the path that is asked for: known from the request line on until the request is
+        complete, when Twisted forgets it. For the origin of the request that is being read, as far as it is
+        there."""
+        path = target_path(getattr(self, "_path", None) or b"")
         origins = self.requests[-1].requestHeaders.getRawHeaders(b"origin", ()) if self.requests else ()
-        return self.server.rules.cross_origin.answer_headers(path, origins)
+        cross_origin = self.server.rules.cross_origin.answer_headers(path, origins)
+        return refusal(error, path=path, incoming_id=incoming_id, cross_origin=cross_origin)
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         self.refuse_with(self.server.rules.malformed_request())

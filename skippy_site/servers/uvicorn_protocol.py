@@ -19,7 +19,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from inference.domain.errors import SkippyError
-from inference.openai.errors import Header, WireResponse
+from inference.openai.errors import WireResponse
 from skippy_site.servers.answering import run_application
 from skippy_site.servers.connections import Entrance
 from skippy_site.servers.contract import (
@@ -197,11 +197,7 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
         error = self.front.rules.refuse(head, is_draining=connections.is_draining)
         if error is None:
             return None
-        incoming_id = next(iter(values[b"x-request-id"]), None)
-        path = target_path(self.url)
-        return refusal(
-            error, path=path, incoming_id=incoming_id, cross_origin=self._cross_origin_headers(path)
-        )
+        return self._refusal(error, incoming_id=next(iter(values[b"x-request-id"]), None))
 
     def _fill_scope(self) -> None:
         url = httptools.parse_url(origin_form(self.url))
@@ -282,14 +278,15 @@ class Protocol(HttpToolsProtocol):  # type: ignore[misc]
             running.tell_gone()
 
     def _refuse_with(self, error: SkippyError) -> None:
-        """In the words of the path that is asked for, where that is known."""
-        path = target_path(self.url)
-        self.refuse(refusal(error, path=path, cross_origin=self._cross_origin_headers(path)))
+        self.refuse(self._refusal(error))
 
-    def _cross_origin_headers(self, path: str) -> tuple[Header, ...]:
-        """Of the request that is being read, as far as it is there."""
+    def _refusal(self, error: SkippyError, *, incoming_id: bytes | None = None) -> WireResponse:
+        """In the words of the path that is asked for, where that is known; for the origin of the request that
+        is being read, as far as it is there."""
+        path = target_path(self.url)
         origins = [value for name, value in self.headers or () if name == b"origin"]
-        return self.front.rules.cross_origin.answer_headers(path, origins)
+        cross_origin = self.front.rules.cross_origin.answer_headers(path, origins)
+        return refusal(error, path=path, incoming_id=incoming_id, cross_origin=cross_origin)
 
     def time_out(self) -> None:
         self._refuse_with(self.front.rules.request_too_slow())

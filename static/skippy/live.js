@@ -152,7 +152,7 @@
     const banner = by("maintenance"), line = by("closed");
     if (banner) banner.hidden = !message;
     const text = message && !banner ? `Under maintenance. ${message}` : "";
-    if (line.textContent !== text) line.textContent = text;
+    put(line, text);
     line.hidden = !text;
   };
   const requestsOf = (snapshot) => {

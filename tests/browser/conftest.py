@@ -67,6 +67,13 @@ def ann(transactional_db: None) -> Any:
     return user
 
 
+def log_in(page: Any, name: str, password: str = PASSWORD) -> None:
+    """On the page that asks who one is."""
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in", exact=True).click()
+
+
 def is_complaint(said: Any) -> bool:
     """What a page should not say. That /v1 answered with an error is a browser's word, not the page's."""
     return bool(said.type == "error" and "/v1/" not in said.location["url"])

@@ -8,22 +8,10 @@ import pytest
 from django.utils import timezone
 
 from accounts import services
-from inference.models import (
-    GenerationRecord,
-    ModelPrice,
-    SpanLatency,
-    SpanUsage,
-    StoredEvent,
-    TeamLatencyBucket,
-    TeamUsageBucket,
-    UsageBucket,
-    UsageDay,
-    UsageMonth,
-    UsagePending,
-)
+from inference.models import GenerationRecord, ModelPrice, StoredEvent
 from inference.usage.aggregation import usage_aggregate
-from tests.browser.conftest import DESKTOP, PASSWORD, PHONE, serious_faults
-from tests.integration.usage.records import record, save
+from tests.browser.conftest import DESKTOP, PHONE, log_in, serious_faults
+from tests.integration.usage.records import forget_all, record, save
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOOKS = [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
@@ -32,19 +20,7 @@ LOOKS = [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark"
 @pytest.fixture
 def used(ann):
     """Some days of ann and others."""
-    for model in (
-        GenerationRecord,
-        UsagePending,
-        UsageBucket,
-        TeamLatencyBucket,
-        TeamUsageBucket,
-        UsageDay,
-        UsageMonth,
-        SpanUsage,
-        SpanLatency,
-        StoredEvent,
-    ):
-        model.objects.all().delete()
+    forget_all()
     team = services.team_create(name="the friends")
     rows, now = [], timezone.now()
     for number, name in enumerate(("ann", "bob", "carol")):
@@ -87,26 +63,12 @@ def used(ann):
         model="small", starts_on="2020-01-01", input_price=1, cached_price="0.1", output_price=4
     )
     yield rows
-    for model in (
-        GenerationRecord,
-        UsagePending,
-        UsageBucket,
-        TeamLatencyBucket,
-        TeamUsageBucket,
-        UsageDay,
-        UsageMonth,
-        SpanUsage,
-        SpanLatency,
-        StoredEvent,
-    ):
-        model.objects.all().delete()
+    forget_all()
 
 
 def signed_in(page, name: str):
     page.goto("/")
-    page.get_by_label("User name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    log_in(page, name)
     page.wait_for_url("**/console/**")
     return page
 

@@ -6,17 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from accounts.models import PasswordLink
-from tests.browser.conftest import PASSWORD, PHONE, serious_faults
+from tests.browser.conftest import PASSWORD, PHONE, log_in, serious_faults
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def signed_in(page, name: str, password: str):
-    page.get_by_label("User name").fill(name)
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Log in").click()
-    page.wait_for_url(lambda url: "/login/" not in url)
-    return page
 
 
 @pytest.fixture
@@ -33,7 +25,8 @@ def boss(transactional_db):
 def test_an_invitation_from_its_making_to_the_console(boss, watched, shot) -> None:
     page = watched()
     page.goto("/console/login/")
-    signed_in(page, "boss", PASSWORD)
+    log_in(page, "boss")
+    page.wait_for_url(lambda url: "/login/" not in url)
     page.goto("/admin/accounts/passwordlink/add/")
     shot(page, "people-invite")
     assert serious_faults(page) == []
@@ -66,7 +59,7 @@ def test_an_invitation_from_its_making_to_the_console(boss, watched, shot) -> No
     person.wait_for_url("**/login/**")
     assert person.get_by_text("Your password is set").is_visible()
     shot(person, "people-set")
-    signed_in(person, "newcomer", "a password of mine")
+    log_in(person, "newcomer", "a password of mine")
     person.wait_for_url("**/console/start/")
     person.get_by_role("button", name="Menu").click()
     assert not person.get_by_role("link", name="Users").is_visible()

@@ -6,17 +6,11 @@ import pytest
 
 from accounts.models import SignInAttempts
 from accounts.role_groups import role_groups_ensure
-from tests.browser.conftest import DESKTOP, PASSWORD, PHONE, serious_faults
+from tests.browser.conftest import DESKTOP, PASSWORD, PHONE, log_in, serious_faults
 from tests.totp_app import TotpApp
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOOKS = [(DESKTOP, "light"), (PHONE, "dark")]
-
-
-def log_in(page, name: str, password: str = PASSWORD) -> None:
-    page.get_by_label("User name").fill(name)
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Log in", exact=True).click()
 
 
 def fits(page) -> bool:

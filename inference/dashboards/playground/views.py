@@ -9,10 +9,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from accounts.pass_desk import PassRefused, pass_issue, playground_keys
+from inference.dashboards.row_ids import row_id
 from inference.dashboards.viewer import Viewer, console_page
-
-# As many digits as an id in the database may have.
-MAX_ID_DIGITS = 18
 
 
 @console_page
@@ -30,13 +28,11 @@ def playground(request: HttpRequest, viewer: Viewer) -> HttpResponse:
 @login_required
 def issue_pass(request: HttpRequest) -> JsonResponse:
     """`key`: the id of one of his own keys."""
-    asked = request.POST.get("key", "")
-    is_id = asked.isascii() and asked.isdigit() and len(asked) <= MAX_ID_DIGITS
     try:
         issued = pass_issue(
             user=request.user,
             session_key=request.session.session_key or "",
-            key_id=int(asked) if is_id else 0,
+            key_id=row_id(request.POST.get("key", "")) or 0,
         )
     except PassRefused as refused:
         error = {"message": refused.message, "code": refused.code}

@@ -1,10 +1,9 @@
 /* One answer as it comes: the stream's deltas added up, and when they came. */
 
 export class Answer {
-  constructor({ body, requestId, credentialIsOwn, now = () => performance.now() }) {
-    Object.assign(this, { body, requestId, credentialIsOwn });
-    this.now = now;
-    this.startedTs = now();
+  constructor({ body, requestId }) {
+    Object.assign(this, { body, requestId });
+    this.startedTs = performance.now();
     this.firstTs = this.lastTs = this.endedTs = null;
     this.content = this.reasoning = "";
     this.calls = [];
@@ -20,7 +19,7 @@ export class Answer {
     if (choice.finish_reason) this.finishReason = choice.finish_reason;
     const { content, reasoning_content: reasoning, tool_calls: calls } = choice.delta ?? {};
     if (content || reasoning || calls) {
-      this.lastTs = this.now();
+      this.lastTs = performance.now();
       this.firstTs ??= this.lastTs;
     }
     const tokens = choice.logprobs?.content ?? [];
@@ -34,7 +33,7 @@ export class Answer {
   }
 
   end({ problem = null, isStopped = false } = {}) {
-    this.endedTs = this.now();
+    this.endedTs = performance.now();
     this.problem = problem;
     this.isStopped = isStopped;
   }

@@ -84,7 +84,7 @@ export class Conversation {
 }
 
 /** Half of a character, which a text field may hold, is no text that can be sent. */
-export const wellFormed = (text) => text.replace(/\p{Surrogate}/gu, "\ufffd");
+const wellFormed = (text) => text.replace(/\p{Surrogate}/gu, "\ufffd");
 
 const userContent = (turn) => {
   const text = wellFormed(turn.content);

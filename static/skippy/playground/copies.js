@@ -10,7 +10,7 @@ const MAX_ARGUMENT_BYTES = 100_000;
 const INDENT = 2;
 
 /** In single quotes a shell changes nothing; a quote itself is put in from outside of them. */
-export const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** JSON has no characters below U+0020 in it, so that a NUL, which no argument can hold, is written as \u0000. */
 const json = (body) => JSON.stringify(body, null, INDENT);
@@ -28,7 +28,7 @@ export const curlOf = (url, body) => {
 };
 
 /** A value of JSON as Python writes it. JSON's strings are Python's, escape for escape. */
-export const pythonOf = (value, depth = 0) => {
+const pythonOf = (value, depth = 0) => {
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";

@@ -57,9 +57,10 @@ const acts = {
     turn.content = text;
     views.get(turn).setText(text);
     // Nothing is taken out before it is certain that something is asked in its place.
-    if (isSent && running === null && readBody() !== null) {
+    const settings = isSent && running === null ? readBody() : null;
+    if (settings !== null) {
       drop(conversation.removeAfter(turn));
-      run();
+      run(settings);
     }
     settle();
   },
@@ -70,9 +71,10 @@ const acts = {
     by("message").focus();
   },
   again(turn) {
-    if (running !== null || readBody() === null) return;
+    const settings = running === null ? readBody() : null;
+    if (settings === null) return;
     drop(conversation.remove(turn, { isRest: true }));
-    run();
+    run(settings);
   },
 };
 
@@ -116,10 +118,11 @@ const giveResult = (call, text) => {
   if (running !== null) return;
   const asker = conversation.turns.find((turn) => turn.calls.includes(call));
   const isLast = conversation.openCalls(asker).length === 1;
+  const settings = isLast ? readBody() : null;
   // The result stays in its field, to be given again.
-  if (isLast && readBody() === null) return;
+  if (isLast && settings === null) return;
   show(conversation.add({ role: "tool", content: text, callId: call.id, name: call.name }));
-  if (isLast) run();
+  if (isLast) run(settings);
   else settle();
 };
 
@@ -132,12 +135,12 @@ const send = () => {
     by("message").focus();
     return;
   }
-  const body = readBody();
-  if (body === null) return;
+  const settings = readBody();
+  if (settings === null) return;
   if (content.trim() !== "" || !pictures.isEmpty)
     show(conversation.add({ role: "user", content, images: pictures.take() }));
   by("message").value = "";
-  run();
+  run(settings);
 };
 
 /** The request but for its messages; null, and the page says why, where it cannot be sent. */
@@ -155,13 +158,8 @@ const readBody = () => {
   }
 };
 
-const run = async () => {
-  const settings = readBody();
-  if (settings === null) {
-    settle();
-    return;
-  }
-  const { model, ...rest } = settings;
+/* Asks with what `readBody` gave. */
+const run = async ({ model, ...rest }) => {
   const body = { model, messages: conversation.messages(form.system), ...rest };
   const turn = conversation.add({ role: "assistant" });
   const view = show(turn);

@@ -27,7 +27,7 @@ export class TokenCard {
   /** Whether there is anything to walk through. */
   open() {
     if (this.text.spans.length === 0) return;
-    Object.assign(this.text.root, { tabIndex: 0 });
+    this.text.root.tabIndex = 0;
     this.text.root.setAttribute("role", "group");
     this.text.root.setAttribute("aria-label", "The answer by tokens: arrow keys tell their probabilities");
   }

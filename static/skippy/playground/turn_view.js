@@ -75,4 +75,4 @@ export class TurnView {
   }
 }
 
-export const picture = (url, place) => element("img", { src: url, alt: `Picture ${place + 1}`, class: "picture" });
+const picture = (url, place) => element("img", { src: url, alt: `Picture ${place + 1}`, class: "picture" });

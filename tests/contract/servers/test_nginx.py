@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from accounts.keys import mint
+from tests.contract.api.conftest import free_port
 from tests.contract.servers.conftest import MAX_BODY_BYTES
 from tests.contract.servers.live_server import LiveServer
 
@@ -23,12 +24,6 @@ PATIENCE_S = 10.0
 pytestmark = pytest.mark.skipif(
     shutil.which("nginx") is None or shutil.which("openssl") is None, reason="no nginx on this machine"
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

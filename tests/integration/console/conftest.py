@@ -12,43 +12,26 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts import services
-from inference.models import (
-    GenerationRecord,
-    SpanLatency,
-    SpanUsage,
-    TeamLatencyBucket,
-    TeamUsageBucket,
-    UsageBucket,
-    UsageDay,
-    UsageMonth,
-    UsagePending,
-)
+from inference.models import GenerationRecord
 from inference.usage.aggregation import usage_aggregate
-from tests.integration.usage.records import record, save
+from tests.filled_console import FilledConsole, clear, fill
+from tests.integration.usage.records import forget_all, record, save
 
 
 @pytest.fixture(autouse=True)
 def empty(transactional_db: None, settings: Any) -> Iterator[None]:
     """Nothing is left for others."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    _clear()
+    forget_all()
     yield
-    _clear()
+    forget_all()
 
 
-def _clear() -> None:
-    for model in (
-        GenerationRecord,
-        UsagePending,
-        UsageBucket,
-        TeamLatencyBucket,
-        TeamUsageBucket,
-        UsageDay,
-        UsageMonth,
-        SpanUsage,
-        SpanLatency,
-    ):
-        model.objects.all().delete()
+@pytest.fixture
+def filled() -> Iterator[FilledConsole]:
+    clear()
+    yield fill()
+    clear()
 
 
 def signed_in(user: User) -> Client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -17,7 +16,6 @@ from django.utils import timezone
 
 from accounts import services
 from accounts.contracts import Limits
-from tests.filled_console import FilledConsole, clear, fill
 from tests.integration.console.conftest import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,13 +48,6 @@ ELSEWHERE = {
     "inference.usageday": "the console's page of usage",
     "inference.usagepending": "records that will be in usage within a minute",
 }
-
-
-@pytest.fixture
-def filled() -> Iterator[FilledConsole]:
-    clear()
-    yield fill()
-    clear()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ admin, and no way that leads nowhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
@@ -15,7 +14,7 @@ from django.urls import reverse
 from accounts.sign_in import urls as sign_in
 from inference.dashboards import urls
 from inference.dashboards.overview import PARTS
-from tests.filled_console import FilledConsole, clear, fill
+from tests.filled_console import FilledConsole
 from tests.integration.console.conftest import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,13 +32,6 @@ CONSOLE = (
 )  # fmt: skip
 ADMIN = ("q", "p", "o", "all", "e", "_changelist_filters", "_to_field", "_popup", "state", "id__exact")
 BELOW_500 = range(200, 500)
-
-
-@pytest.fixture
-def filled() -> Iterator[FilledConsole]:
-    clear()
-    yield fill()
-    clear()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.roles import Role
-from tests.filled_console import FilledConsole, clear, fill
 from tests.integration.console.conftest import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,13 +24,6 @@ _SUBMITS = re.compile(r"""<button\b(?![^>]*type=["']button)|type=["']submit["']"
 _HIDDEN = re.compile(r"""<input\b(?=[^>]*type=["']hidden["'])(?=[^>]*name=["']([^"']+)["'])[^>]*>""")
 # They end the session, or what they would change is the walker's own way in.
 LEFT_ALONE = ("/console/logout/", "/admin/logout/", "/console/account/", "/accounts/")
-
-
-@pytest.fixture
-def filled() -> Iterator[FilledConsole]:
-    clear()
-    yield fill()
-    clear()
 
 
 def kind_of(address: str) -> tuple[str, ...]:

@@ -6,41 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.models import (
-    EventBucket,
-    GenerationRecord,
-    SpanLatency,
-    SpanUsage,
-    StoredEvent,
-    TeamLatencyBucket,
-    TeamUsageBucket,
-    UsageBucket,
-    UsageDay,
-    UsageMonth,
-    UsagePending,
-)
+from tests.integration.usage.records import forget_all
 
 
 @pytest.fixture(autouse=True)
 def empty(transactional_db: None) -> Iterator[None]:
     """Nothing is left for others."""
-    _clear()
+    forget_all()
     yield
-    _clear()
-
-
-def _clear() -> None:
-    for model in (
-        GenerationRecord,
-        UsagePending,
-        UsageBucket,
-        TeamLatencyBucket,
-        TeamUsageBucket,
-        UsageDay,
-        UsageMonth,
-        SpanUsage,
-        SpanLatency,
-        StoredEvent,
-        EventBucket,
-    ):
-        model.objects.all().delete()
+    forget_all()

@@ -6,7 +6,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inference.domain.record_ids import new_record_id
-from inference.models import GenerationRecord
+from inference.models import (
+    EventBucket,
+    GenerationRecord,
+    SpanLatency,
+    SpanUsage,
+    StoredEvent,
+    TeamLatencyBucket,
+    TeamUsageBucket,
+    UsageBucket,
+    UsageDay,
+    UsageMonth,
+    UsagePending,
+)
 
 AT = datetime(2026, 11, 29, 10, 20, tzinfo=UTC)
 
@@ -49,3 +61,21 @@ def record(**fields: Any) -> GenerationRecord:
 def save(*records: GenerationRecord) -> None:
     """As the ledger commits them: many at once."""
     GenerationRecord.objects.bulk_create(records)
+
+
+def forget_all() -> None:
+    """No record, no event, and nothing that was added up of them, also of what the last run left."""
+    for model in (
+        GenerationRecord,
+        UsagePending,
+        UsageBucket,
+        TeamLatencyBucket,
+        TeamUsageBucket,
+        UsageDay,
+        UsageMonth,
+        SpanUsage,
+        SpanLatency,
+        StoredEvent,
+        EventBucket,
+    ):
+        model.objects.all().delete()
