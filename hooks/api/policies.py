@@ -53,9 +53,7 @@ class PoliciesView(ManagementView):
             if name in query:
                 rows = rows.filter(**{name: query[name]})
         page = _page(rows, query)
-        shown = [_shown(row, missing) for row, missing in policies_missing(page.rows)]
-        last_id = page.rows[-1].pk if page.rows else None
-        return Response({"object": "list", "data": shown, "last_id": last_id, "has_more": page.has_more})
+        return page.response_of([_shown(row, missing) for row, missing in policies_missing(page.rows)])
 
     @extend_schema(
         operation_id="createHookPolicy",

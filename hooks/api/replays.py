@@ -123,15 +123,7 @@ class ReplaysView(_ReplayView):
         # Names and examples are told of one at a time.
         viewer = replace(self.viewer, sees_everybody=False)
         shown = [report_written(replay_report(row, viewer)) for row in page.rows]
-        last_id = page.rows[-1].pk if page.rows else None
-        return Response(
-            {
-                "object": "list",
-                "data": ReplaySerializer(shown, many=True).data,
-                "last_id": last_id,
-                "has_more": page.has_more,
-            }
-        )
+        return page.response_of(ReplaySerializer(shown, many=True).data)
 
     @extend_schema(
         operation_id="startHookPolicyReplay",
