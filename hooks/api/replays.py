@@ -23,7 +23,12 @@ from hooks.models import HookReplay
 from hooks.models.replay import ReplayState
 from hooks.services.columns import policy_of
 from hooks.services.policies import policy_get
-from hooks.services.replay_report import ReplayViewer, replay_report, report_written
+from hooks.services.replay_report import (
+    ReplayViewer,
+    replay_report,
+    replay_reports,
+    report_written,
+)
 from hooks.services.replays import SPANS, replay_cancel, replay_get, replay_resume, replay_start
 
 _POLICIES = frozenset({Scope.POLICIES})
@@ -116,13 +121,11 @@ class ReplaysView(_ReplayView):
         responses=list_of("HookPolicyReplayList", ReplaySerializer),
     )
     def get(self, request: Request, policy_id: str) -> Response:
-        rows = HookReplay.objects.filter(policy_id=int(policy_id))
-        if not self.viewer.sees_texts:
-            rows = rows.filter(looks_at_texts=False)
+        rows = self.viewer.seen(HookReplay.objects.filter(policy_id=int(policy_id)))
         page = page_of(rows, query_of(request, PageQuery))
         # Names and examples are told of one at a time.
         viewer = replace(self.viewer, sees_everybody=False)
-        shown = [report_written(replay_report(row, viewer)) for row in page.rows]
+        shown = [report_written(report) for report in replay_reports(page.rows, viewer)]
         return page.response_of(ReplaySerializer(shown, many=True).data)
 
     @extend_schema(
