@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from hooks.contracts.actions import MaskKind, MaskText
-from hooks.matching.patterns import pattern_compiled
+from hooks.matching.patterns import pattern_compiled, searchable
 from hooks.matching.personal import card_spans, email_spans
 from hooks.matching.readings import Readings
 from hooks.matching.spans import Span, joined
@@ -89,8 +89,7 @@ class Mask:
         for kind in self.kinds:
             yield from (reading.source(*span) for span in _SPANS_OF[kind](reading.text))
         if self.patterns:
-            # RE2 takes UTF-8; half of a surrogate pair is one character, and stays one.
-            searched = reading.text.encode("utf-8", "replace").decode("utf-8")
+            searched = searchable(reading.text)
             for pattern in self.patterns:
                 for match in pattern.finditer(searched):
                     if match.end() > match.start():
