@@ -67,12 +67,16 @@ class Mask:
 
     def is_in(self, text: str) -> bool:
         """Raises MaskFailed."""
-        return bool(self.spans_either_way(Readings(text)))
+        return bool(self.places(text))
+
+    def places(self, text: str, *, is_json: bool = False) -> list[Span]:
+        """Where `masked` puts something else. Raises MaskFailed."""
+        return self.spans(text, is_json=True) if is_json else self.spans_either_way(Readings(text))
 
     def masked(self, text: str, *, is_json: bool = False) -> str:
         """`text` without what is looked for. Of JSON, strings stay strings; in other text escapes may be
         JSON's and may be none, and both are looked through. Raises MaskFailed."""
-        spans = self.spans(text, is_json=True) if is_json else self.spans_either_way(Readings(text))
+        spans = self.places(text, is_json=is_json)
         if not spans:
             return text
         replacement = json.dumps(self.replacement)[1:-1] if is_json else self.replacement

@@ -213,12 +213,12 @@ def _num_masked(before: Draft, after: Draft, action: MaskText) -> int:
         return max(0, len(after.output.edits) - len(before.output.edits))
     mask = mask_compiled(action)
     request = before.request
-    num = sum([len(mask.spans(text)) for text in (*request.prompts, *request.beside_texts) if text])
+    num = sum([len(mask.places(text)) for text in (*request.prompts, *request.beside_texts) if text])
     for message in request.messages:
         texts = [part.text for part in message.parts if isinstance(part, TextPart)]
         texts += [message.name or "", message.reasoning or ""]
-        num += sum([len(mask.spans(text)) for text in texts if text])
-        num += sum([len(mask.spans(text, is_json=True)) for text in message.tool_arguments])
+        num += sum([len(mask.places(text)) for text in texts if text])
+        num += sum([len(mask.places(text, is_json=True)) for text in message.tool_arguments])
     return num
 
 

@@ -188,6 +188,11 @@ class TestWhatWouldBeDone:
         assert (example["actions"], example["num_matches"]) == (["mask_text"], 2)
         assert "example.org" not in json.dumps(done)
 
+    def test_what_is_masked_in_escapes_is_counted_too(self) -> None:
+        past(chat(r'{"to": "a\u0040example.org"}'))
+        done = replayed("", actions=EMAILS).tally
+        assert (done["num_text_matches"], done["num_masked"]) == (1, 1)
+
     def test_no_webhook_is_called(self, make_webhook) -> None:
         webhook = make_webhook()
         past(chat("x"))
