@@ -15,8 +15,7 @@ from accounts.api.strict_serializer import StrictSerializer
 from accounts.api.view import ManagementView
 from accounts.roles import sees_texts_of_others
 from accounts.scopes import Scope
-from hooks.api.policy_serializers import PolicyRequest, policy_changed
-from hooks.contracts.points import HookPoint
+from hooks.api.policy_serializers import PolicyRequest, policy_written
 from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.refusals import InvalidField, NotThere
 from hooks.models import HookReplay
@@ -193,8 +192,7 @@ class ReplayResumeView(_ReplayView):
 
 
 def _draft(given: dict[str, Any], policy_id: int) -> Policy:
-    blank = Policy(policy_id=policy_id, name=given["name"], point=HookPoint(given["point"]), actions=())
     try:
-        return replace(policy_changed(blank, given), mode=PolicyMode.ENFORCE)
+        return replace(policy_written(given, policy_id=policy_id), mode=PolicyMode.ENFORCE)
     except InvalidField as refusal:
         raise InvalidField(f"draft.{refusal.field}", refusal.problem) from None
