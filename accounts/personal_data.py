@@ -59,9 +59,14 @@ def holders() -> list[PersonalDataHolder]:
     return [import_string(path)() for path in settings.PERSONAL_DATA_HOLDERS]
 
 
+def pseudonym_of(user_id: int) -> str:
+    """What whoever was erased is called from then on."""
+    return f"erased-{user_id}"
+
+
 def data_subject(user: Any) -> DataSubject:
     key_ids = tuple(ApiKey.objects.filter(user_id=user.pk).order_by("pk").values_list("pk", flat=True))
-    return DataSubject(user.pk, key_ids, pseudonym=f"erased-{user.pk}")
+    return DataSubject(user.pk, key_ids, pseudonym=pseudonym_of(user.pk))
 
 
 def user_export(*, user: Any) -> Iterator[bytes]:

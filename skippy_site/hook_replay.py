@@ -10,17 +10,18 @@ from uuid import UUID
 
 from django.db import connection
 
+from accounts.keys import PREFIX
+from accounts.personal_data import pseudonym_of
 from hooks.contracts.points import HookPoint
 from hooks.contracts.view import HookCaller
 from hooks.replaying import PastRequest, PastText, RecordPoint
+from inference.ledger.rows import MAX_LABEL_CHARS
 from inference.streaming.hook_record import SERVICE_PREFIX, TAG_PREFIX
 from skippy_site.past_texts import past_text
+from skippy_site.wire_readers import WIRE_READERS
 
-ENDPOINTS = frozenset({"chat.completions", "completions", "responses", "messages"})
 # Of kept texts, read at once; a single one may be longer.
 MAX_TEXT_BYTES = 4 << 20
-# As wide as the columns of records are (inference/ledger/rows.py).
-_MAX_LABEL_CHARS = 512
 _ENDS_BEFORE = "it was refused before policies were asked"
 _UNSERVED = "policies are not asked at its endpoint"
 _REPEATED = "it was answered with the answer of an earlier one"
@@ -128,7 +129,7 @@ class SiteReplaySource:
 
 def past_request(row: Row, text: PastText | None, *, is_text_closed: bool) -> PastRequest:
     decisions: list[dict[str, Any]] = [] if row.decisions is None else json.loads(row.decisions)
-    is_erased = not row.key_name and row.username == f"erased-{row.user_id}"
+    is_erased = not row.key_name and row.username == pseudonym_of(row.user_id)
     return PastRequest(
         record_id=row.id,
         created_at=row.created_at,
@@ -184,7 +185,7 @@ def _texts(rows: Sequence[Row]) -> dict[UUID, PastText]:
 
 
 def _is_whole(text: str) -> bool:
-    return len(text) < _MAX_LABEL_CHARS and "\ufffd" not in text and "sk-skippy-" not in text
+    return len(text) < MAX_LABEL_CHARS and "\ufffd" not in text and PREFIX not in text
 
 
 def _metadata(written: str | None) -> dict[str, str] | None:
@@ -209,7 +210,7 @@ def _outcome_kind(row: Row, decisions: list[dict[str, Any]]) -> str:
 
 def _unasked(row: Row, decisions: list[dict[str, Any]]) -> dict[HookPoint, str]:
     everywhere = ""
-    if row.endpoint not in ENDPOINTS:
+    if row.endpoint not in WIRE_READERS:
         everywhere = _UNSERVED
     elif not row.model or row.error_code in ("model_not_found", "idempotency_key_in_use"):
         everywhere = _ENDS_BEFORE

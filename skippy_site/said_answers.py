@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hooks.contracts.actions import StopReason
 from hooks.contracts.decisions import OutputVerdict
 from hooks.contracts.view import OutputText
 from inference.domain.message_deltas import (
@@ -52,12 +51,7 @@ class SaidWindow:
         return None if self._is_stream and self._window.is_empty else self._window.view(0)
 
     def release(self, verdict: OutputVerdict) -> OutputText:
-        if verdict.stop is StopReason.CONTENT_FILTER:
-            released = self._window.drop(verdict.edits)
-        else:
-            if verdict.stop is not None:
-                self._window.close()
-            released = self._window.release(verdict.edits)
+        released = self._window.settle(verdict)
         self._is_over = self._is_over or verdict.stop is not None
         return _text_of(released.deltas)
 

@@ -46,10 +46,14 @@ class Page:
     has_more: bool
 
     def response(self, serializer: type[serializers.Serializer]) -> Response:
+        return self.response_of(serializer(self.rows, many=True).data)
+
+    def response_of(self, data: Any) -> Response:
+        """With its rows as they are already shown."""
         return Response(
             {
                 "object": "list",
-                "data": serializer(self.rows, many=True).data,
+                "data": data,
                 "last_id": self.rows[-1].pk if self.rows else None,
                 "has_more": self.has_more,
             }

@@ -61,8 +61,6 @@ def replay_form_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
             form.add_error(None, refusal.message)
         else:
             return HttpResponseRedirect(reverse("admin:hooks_hookpolicy_replay_report", args=[replay.pk]))
-    if draft_form is not None:
-        draft_form.is_valid()
     context = {
         **model_admin.admin_site.each_context(request),
         "title": "Replay a policy over past requests",
@@ -120,12 +118,10 @@ def replay_page(request: HttpRequest, model_admin: Any, replay_id: int) -> HttpR
 def replays_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
     """The newest; with `?policy=`, of one policy."""
     viewer = _viewer(request, model_admin)
-    rows = HookReplay.objects.order_by("-pk")
+    rows = viewer.seen(HookReplay.objects.order_by("-pk"))
     policy = drafted_row(request)
     if policy is not None:
         rows = rows.filter(policy_id=policy.pk)
-    if not viewer.sees_texts:
-        rows = rows.filter(looks_at_texts=False)
     context = {
         **model_admin.admin_site.each_context(request),
         "title": "Replays" if policy is None else f"Replays of {policy.name}",

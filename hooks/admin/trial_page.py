@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +47,7 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
         initial=None if is_sent else _initial(request),
         may_ask_webhooks=may_ask,
     )
-    result = view = None
+    result = view = webhooks = None
     if form.is_valid() and (draft_form is None or draft_form.is_valid()):
         try:
             trial = _trial(form, request)
@@ -56,8 +56,8 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
             form.add_error(None, refusal.message)
         else:
             view = trial.request
-            # On a loop of its own: this thread has none, and conditions may take their time.
             webhooks = trial_desk().webhooks() if form.cleaned_data.get("asks_webhooks") else None
+            # On a loop of its own: this thread has none, and conditions may take their time.
             result = asyncio.run(_tried(trial, policies, webhooks))
     context = {
         **model_admin.admin_site.each_context(request),
@@ -68,7 +68,7 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
         "draft": draft_form,
         "draft_errors": {} if draft_form is None else draft_form.errors,
         "result": result,
-        "was_asked": form.is_bound and bool(form.data.get("trial-asks_webhooks")) and may_ask,
+        "was_asked": webhooks is not None,
         "firings": [] if result is None else firings_decided(result),
         "lines": [] if result is None or view is None else changed_lines(view, result.effective),
     }
@@ -78,9 +78,7 @@ def trial_page(request: HttpRequest, model_admin: Any) -> HttpResponse:
 async def _tried(
     trial: Trial, policies: list[Policy], webhooks: AbstractAsyncContextManager[WebhookCaller] | None
 ) -> TrialResult:
-    if webhooks is None:
-        return await policy_try(trial=trial, policies=policies)
-    async with webhooks as caller:
+    async with webhooks or nullcontext() as caller:
         return await policy_try(trial=trial, policies=policies, webhooks=caller)
 
 

@@ -22,9 +22,9 @@ from hooks.api.policy_serializers import (
     PolicyRequest,
     PolicySerializer,
     policy_changed,
+    policy_written,
 )
-from hooks.contracts.points import HookPoint
-from hooks.contracts.policies import Policy, PolicyMode
+from hooks.contracts.policies import PolicyMode
 from hooks.contracts.refusals import InvalidField
 from hooks.history import POLICY_KIND
 from hooks.models import HookPolicy, Webhook
@@ -53,9 +53,7 @@ class PoliciesView(ManagementView):
             if name in query:
                 rows = rows.filter(**{name: query[name]})
         page = _page(rows, query)
-        shown = [_shown(row, missing) for row, missing in policies_missing(page.rows)]
-        last_id = page.rows[-1].pk if page.rows else None
-        return Response({"object": "list", "data": shown, "last_id": last_id, "has_more": page.has_more})
+        return page.response_of([_shown(row, missing) for row, missing in policies_missing(page.rows)])
 
     @extend_schema(
         operation_id="createHookPolicy",
@@ -68,10 +66,7 @@ class PoliciesView(ManagementView):
         body = PolicyRequest(data=request.data)
         body.is_valid(raise_exception=True)
         given = body.validated_data
-        blank = Policy(policy_id=0, name=given["name"], point=HookPoint(given["point"]), actions=())
-        row = services.policy_create(
-            policy=policy_changed(blank, given), description=given.get("description", "")
-        )
+        row = services.policy_create(policy=policy_written(given), description=given.get("description", ""))
         return tagged(policy_shown(row), status=201)
 
 

@@ -149,6 +149,12 @@ class ExamplesRequest(StrictSerializer):
     webhook_id = IdField(required=False, help_text="whom those call that call one; else they are left out")
 
 
+def policy_written(given: dict[str, Any], *, policy_id: int = 0) -> Policy:
+    """What a `PolicyRequest` read. Raises InvalidField."""
+    blank = Policy(policy_id=policy_id, name=given["name"], point=HookPoint(given["point"]), actions=())
+    return policy_changed(blank, given)
+
+
 def policy_changed(policy: Policy, given: dict[str, Any]) -> Policy:
     """`policy` with what a `PolicyChange` read. Raises InvalidField."""
     plain = ("name", "order", "is_required", "condition", "deadline_s", "held_chars")

@@ -15,15 +15,19 @@ from accounts.api.strict_serializer import StrictSerializer
 from accounts.api.view import ManagementView
 from accounts.roles import sees_texts_of_others
 from accounts.scopes import Scope
-from hooks.api.policy_serializers import PolicyRequest, policy_changed
-from hooks.contracts.points import HookPoint
+from hooks.api.policy_serializers import PolicyRequest, policy_written
 from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.refusals import InvalidField, NotThere
 from hooks.models import HookReplay
 from hooks.models.replay import ReplayState
 from hooks.services.columns import policy_of
 from hooks.services.policies import policy_get
-from hooks.services.replay_report import ReplayViewer, replay_report, report_written
+from hooks.services.replay_report import (
+    ReplayViewer,
+    replay_report,
+    replay_reports,
+    report_written,
+)
 from hooks.services.replays import SPANS, replay_cancel, replay_get, replay_resume, replay_start
 
 _POLICIES = frozenset({Scope.POLICIES})
@@ -116,22 +120,12 @@ class ReplaysView(_ReplayView):
         responses=list_of("HookPolicyReplayList", ReplaySerializer),
     )
     def get(self, request: Request, policy_id: str) -> Response:
-        rows = HookReplay.objects.filter(policy_id=int(policy_id))
-        if not self.viewer.sees_texts:
-            rows = rows.filter(looks_at_texts=False)
+        rows = self.viewer.seen(HookReplay.objects.filter(policy_id=int(policy_id)))
         page = page_of(rows, query_of(request, PageQuery))
         # Names and examples are told of one at a time.
         viewer = replace(self.viewer, sees_everybody=False)
-        shown = [report_written(replay_report(row, viewer)) for row in page.rows]
-        last_id = page.rows[-1].pk if page.rows else None
-        return Response(
-            {
-                "object": "list",
-                "data": ReplaySerializer(shown, many=True).data,
-                "last_id": last_id,
-                "has_more": page.has_more,
-            }
-        )
+        shown = [report_written(report) for report in replay_reports(page.rows, viewer)]
+        return page.response_of(ReplaySerializer(shown, many=True).data)
 
     @extend_schema(
         operation_id="startHookPolicyReplay",
@@ -198,8 +192,7 @@ class ReplayResumeView(_ReplayView):
 
 
 def _draft(given: dict[str, Any], policy_id: int) -> Policy:
-    blank = Policy(policy_id=policy_id, name=given["name"], point=HookPoint(given["point"]), actions=())
     try:
-        return replace(policy_changed(blank, given), mode=PolicyMode.ENFORCE)
+        return replace(policy_written(given, policy_id=policy_id), mode=PolicyMode.ENFORCE)
     except InvalidField as refusal:
         raise InvalidField(f"draft.{refusal.field}", refusal.problem) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -11,7 +12,7 @@ from rest_framework.response import Response
 
 from accounts.api.view import ManagementView
 from accounts.scopes import Scope
-from hooks.api.policy_serializers import policy_changed
+from hooks.api.policy_serializers import policy_written
 from hooks.api.trial_serializers import (
     TrialRequest,
     TrialSerializer,
@@ -21,7 +22,6 @@ from hooks.api.trial_serializers import (
     trial_shown,
     window_given,
 )
-from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import Policy, PolicyMode
 from hooks.contracts.refusals import InvalidField
 from hooks.selectors import policies_for_trial
@@ -77,9 +77,8 @@ def _draft(given: dict[str, Any]) -> list[Policy]:
     if "draft" not in given:
         return []
     draft = given["draft"]
-    blank = Policy(policy_id=DRAFT_ID, name=draft["name"], point=HookPoint(draft["point"]), actions=())
     try:
-        policy = policy_changed(blank, {**draft, "mode": PolicyMode.ENFORCE.value})
+        policy = replace(policy_written(draft, policy_id=DRAFT_ID), mode=PolicyMode.ENFORCE)
         check_policy(policy, description=draft.get("description", ""))
     except InvalidField as refusal:
         raise InvalidField(f"draft.{refusal.field}", refusal.problem) from None

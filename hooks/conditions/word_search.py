@@ -21,7 +21,7 @@ from hooks.conditions.request_texts import MAX_TEXT_BYTES, RequestTexts, TextToo
 from hooks.conditions.variables import Variable
 from hooks.matching import has_needle, needle_of
 from hooks.matching.masks import MAX_PATTERN_MEMORY_BYTES
-from hooks.matching.patterns import pattern_compiled
+from hooks.matching.patterns import pattern_compiled, searchable
 
 FUNCTION = "has_word"
 # What answers are read from; no expression can name it that was written by anybody.
@@ -84,8 +84,7 @@ class PatternSearch:
         text = self.variable.value(moment)
         if len(text) > MAX_TEXT_BYTES:
             raise TextTooLarge
-        readable = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-        return self.pattern.search(readable) is not None
+        return self.pattern.search(searchable(text)) is not None
 
 
 Search = WordSearch | PatternSearch
@@ -106,16 +105,17 @@ def searches_taken_out(expression: str, known: Mapping[str, Variable]) -> tuple[
     tokens = tuple(tokens_of(expression))
     for index, token in enumerate(tokens):
         is_member = index > 0 and tokens[index - 1].text == "."
-        if token.kind == "name" and token.text == FUNCTION and not is_member:
-            search, end = _read(tokens[index:], known)
-            searches.append(search)
-            parts += (expression[place : token.start], f'{ANSWERS}["{search.key}"]')
-            place = end
-        elif token.kind == "name" and not is_member and (found := _pattern(tokens, index, known)):
-            pattern_search, end = found
-            searches.append(pattern_search)
-            parts += (expression[place : token.start], f'{ANSWERS}["{pattern_search.key}"]')
-            place = end
+        if token.kind != "name" or is_member:
+            continue
+        found: tuple[Search, int] | None = (
+            _read(tokens[index:], known) if token.text == FUNCTION else _pattern(tokens, index, known)
+        )
+        if found is None:
+            continue
+        search, end = found
+        searches.append(search)
+        parts += (expression[place : token.start], f'{ANSWERS}["{search.key}"]')
+        place = end
     return "".join([*parts, expression[place:]]), tuple(searches)
 
 

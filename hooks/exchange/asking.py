@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hooks.conditions import Moment, RequestTexts
-from hooks.contracts.actions import MaskText, Tag
+from hooks.contracts.actions import Action, MaskText, Tag
 from hooks.contracts.decisions import Decision, DecisionResult, Firing, HookDenied, HookFailed
 from hooks.contracts.exchange import HookObserver
 from hooks.contracts.points import HookPoint
@@ -27,6 +27,7 @@ from hooks.matching import MaskFailed
 LARGE_CHARS = 32_768
 # The same of those that have patterns: what they take, nobody knows.
 PATTERN_CHARS = 4096
+ACTION_FAILED = "an action failed"
 
 
 @dataclass(slots=True, repr=False)
@@ -150,7 +151,7 @@ class _Settling:
             outcome.failure = failure.reason
             return
         except Exception:
-            outcome.failure = "an action failed"
+            outcome.failure = ACTION_FAILED
             return
         if draft.unmasked:
             if outcome.policy.on_failure is FailureRule.CLOSED:
@@ -187,13 +188,14 @@ class _Settling:
         return (DecisionResult.REFUSED if refusal else DecisionResult.APPLIED), refusal
 
 
+def only_masks(actions: Sequence[Action]) -> bool:
+    """Where it finds nothing, nothing was to be done."""
+    return bool(actions) and all(isinstance(action, MaskText) for action in actions)
+
+
 def _only_masks(outcome: Outcome) -> bool:
     """Of its own: what a webhook may not do is told in any case."""
-    return (
-        bool(outcome.actions)
-        and not outcome.refused
-        and all(isinstance(action, MaskText) for action in outcome.actions)
-    )
+    return not outcome.refused and only_masks(outcome.actions)
 
 
 def _has_patterns(outcome: Outcome) -> bool:

@@ -23,6 +23,7 @@ from hooks.exchange.screening import screened
 
 MAX_ANSWER_ACTIONS = 32
 LATE = "the deadline has passed"
+BROKEN = "the policy does not compile"
 # Of more text than this, what conditions read is made on a thread: it takes some milliseconds.
 LARGE_CHARS = 131_072
 # Of more than this, conditions with patterns or comprehensions are: what they take, nobody knows.
@@ -61,6 +62,8 @@ async def evaluated(
 
 def _is_long(group: PolicyGroup, moment: Moment) -> bool:
     """Whether it may take milliseconds, or nobody knows how long."""
+    if not (group.needs or group.is_costly):
+        return False
     if moment.num_chars > LARGE_CHARS:
         return bool(group.needs)
     return group.is_costly and (moment.num_chars > COSTLY_CHARS or moment.num_items > COSTLY_ITEMS)
@@ -104,7 +107,7 @@ def _judged(compiled: CompiledPolicy, context: Context) -> Outcome:
     outcome = Outcome(policy)
     try:
         if compiled.is_broken:
-            outcome.failure = "the policy does not compile"
+            outcome.failure = BROKEN
         elif compiled.condition is None or context.holds(compiled.condition):
             outcome.has_matched = True
             outcome.actions = policy.actions

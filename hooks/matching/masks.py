@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from hooks.contracts.actions import MaskKind, MaskText
-from hooks.matching.patterns import pattern_compiled
+from hooks.matching.patterns import pattern_compiled, searchable
 from hooks.matching.personal import card_spans, email_spans
 from hooks.matching.readings import Readings
 from hooks.matching.spans import Span, joined
@@ -67,12 +67,16 @@ class Mask:
 
     def is_in(self, text: str) -> bool:
         """Raises MaskFailed."""
-        return bool(self.spans_either_way(Readings(text)))
+        return bool(self.places(text))
+
+    def places(self, text: str, *, is_json: bool = False) -> list[Span]:
+        """Where `masked` puts something else. Raises MaskFailed."""
+        return self.spans(text, is_json=True) if is_json else self.spans_either_way(Readings(text))
 
     def masked(self, text: str, *, is_json: bool = False) -> str:
         """`text` without what is looked for. Of JSON, strings stay strings; in other text escapes may be
         JSON's and may be none, and both are looked through. Raises MaskFailed."""
-        spans = self.spans(text, is_json=True) if is_json else self.spans_either_way(Readings(text))
+        spans = self.places(text, is_json=is_json)
         if not spans:
             return text
         replacement = json.dumps(self.replacement)[1:-1] if is_json else self.replacement
@@ -89,8 +93,7 @@ class Mask:
         for kind in self.kinds:
             yield from (reading.source(*span) for span in _SPANS_OF[kind](reading.text))
         if self.patterns:
-            # RE2 takes UTF-8; half of a surrogate pair is one character, and stays one.
-            searched = reading.text.encode("utf-8", "replace").decode("utf-8")
+            searched = searchable(reading.text)
             for pattern in self.patterns:
                 for match in pattern.finditer(searched):
                     if match.end() > match.start():

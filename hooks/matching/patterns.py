@@ -14,3 +14,8 @@ def pattern_compiled(pattern: str, *, max_memory_bytes: int) -> Any:
     options.log_errors = False
     options.max_mem = max_memory_bytes
     return re2.compile(pattern, options)
+
+
+def searchable(text: str) -> str:
+    """As RE2 takes it, which reads UTF-8: half of a surrogate pair is one character, and stays one."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

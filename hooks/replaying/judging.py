@@ -18,8 +18,10 @@ from hooks.contracts.actions import Action, CallWebhook, Deny, MaskText, Tag, Te
 from hooks.contracts.points import HookPoint
 from hooks.contracts.policies import FailureRule, Policy, PolicyMode
 from hooks.contracts.view import TextPart
+from hooks.exchange.asking import ACTION_FAILED, only_masks
 from hooks.exchange.decision_log import action_name
 from hooks.exchange.draft import Draft
+from hooks.exchange.evaluation import BROKEN
 from hooks.exchange.policy_set import PolicySet
 from hooks.matching import MaskFailed, mask_compiled
 from hooks.replaying.knowledge import Gap, gaps, has_unseen, past_moment, record_key, request_gap
@@ -74,7 +76,7 @@ class ReplayJudge:
         self._needs = needs
         self._names = sorted(needs.variables | searched)
         self._denial = next((one for one in policy.actions if isinstance(one, Deny)), None)
-        self._only_masks = bool(policy.actions) and all(isinstance(one, MaskText) for one in policy.actions)
+        self._only_masks = only_masks(policy.actions)
         self._remembered: dict[object, Verdict] = {}
 
     def judge(self, past: PastRequest) -> Verdict:
@@ -118,7 +120,7 @@ class ReplayJudge:
                 return Verdict(Coverage.NONE, _first(unknown))
             holds, failure = None, failed.reason
         else:
-            failure = "the policy does not compile" if self._is_broken else ""
+            failure = BROKEN if self._is_broken else ""
         if holds is False:
             return Verdict(coverage)
         if not policy.is_required and view is None:
@@ -182,7 +184,7 @@ class ReplayJudge:
         except MaskFailed as failed:
             return self._failed(coverage, failed.reason)
         except Exception:
-            return self._failed(coverage, "an action failed")
+            return self._failed(coverage, ACTION_FAILED)
 
     def _done(self, past: PastRequest, plain: Verdict) -> Verdict:
         """With the actions done, on the side, as in earnest."""
@@ -211,12 +213,12 @@ def _num_masked(before: Draft, after: Draft, action: MaskText) -> int:
         return max(0, len(after.output.edits) - len(before.output.edits))
     mask = mask_compiled(action)
     request = before.request
-    num = sum([len(mask.spans(text)) for text in (*request.prompts, *request.beside_texts) if text])
+    num = sum([len(mask.places(text)) for text in (*request.prompts, *request.beside_texts) if text])
     for message in request.messages:
         texts = [part.text for part in message.parts if isinstance(part, TextPart)]
         texts += [message.name or "", message.reasoning or ""]
-        num += sum([len(mask.spans(text)) for text in texts if text])
-        num += sum([len(mask.spans(text, is_json=True)) for text in message.tool_arguments])
+        num += sum([len(mask.places(text)) for text in texts if text])
+        num += sum([len(mask.places(text, is_json=True)) for text in message.tool_arguments])
     return num
 
 

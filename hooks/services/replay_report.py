@@ -8,9 +8,11 @@ for replays that treat all texts as not kept, of which the numbers tell nothing 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from hooks.models import HookReplay, Webhook
@@ -33,6 +35,10 @@ class ReplayViewer:
 
     def may_see(self, row: HookReplay) -> bool:
         return self.sees_texts or not row.looks_at_texts
+
+    def seen(self, rows: QuerySet[HookReplay]) -> QuerySet[HookReplay]:
+        """Those of them."""
+        return rows if self.sees_texts else rows.filter(looks_at_texts=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +94,34 @@ class ReplayReport:
 
 
 def replay_report(row: HookReplay, viewer: ReplayViewer) -> ReplayReport:
-    """Of a replay that the viewer may see. A fixed number of queries."""
-    tally = Tally.from_json(row.tally)
+    """Of a replay that the viewer may see."""
+    (report,) = replay_reports([row], viewer)
+    return report
+
+
+def replay_reports(rows: Sequence[HookReplay], viewer: ReplayViewer) -> list[ReplayReport]:
+    """Of replays that the viewer may see. A fixed number of queries for however many rows."""
+    tallies = [Tally.from_json(row.tally) for row in rows]
     sees = viewer.sees_everybody
     directory = scope_directory()
-    teams, keys = (_top(tally.teams), _top(tally.keys)) if sees else ([], [])
-    webhooks = _top(tally.webhooks)
-    hook_names = _webhook_names(webhooks)
+    names = _Names(
+        teams=directory.teams(_ids([one.teams for one in tallies])) if sees else {},
+        keys=directory.keys(_ids([one.keys for one in tallies])) if sees else {},
+        webhooks=_webhook_names(_ids([one.webhooks for one in tallies])),
+    )
+    return [_report(row, tally, names, sees=sees) for row, tally in zip(rows, tallies, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What people call what tallies have as ids."""
+
+    teams: Mapping[int, str]
+    keys: Mapping[int, str]
+    webhooks: Mapping[int, str]
+
+
+def _report(row: HookReplay, tally: Tally, names: _Names, *, sees: bool) -> ReplayReport:
     return ReplayReport(
         row=row,
         tally=tally,
@@ -103,10 +130,13 @@ def replay_report(row: HookReplay, viewer: ReplayViewer) -> ReplayReport:
         failures=tally.failures.most_common(),
         actions=tally.actions.most_common(),
         left_out=tally.left_out.most_common(),
-        webhooks=[(hook_names.get(name, f"webhook {name} (gone)"), num) for name, num in webhooks],
+        webhooks=[
+            (names.webhooks.get(int(name), f"webhook {name} (gone)"), num)
+            for name, num in _top(tally.webhooks)
+        ],
         models=_top(tally.models) if sees else [],
-        teams=_named(teams, directory.teams(_ids(teams)), none="(no team)"),
-        keys=_named(keys, directory.keys(_ids(keys)), none="(no key)"),
+        teams=_named(_top(tally.teams), names.teams, none="(no team)") if sees else [],
+        keys=_named(_top(tally.keys), names.keys, none="(no key)") if sees else [],
         examples=tuple(reversed(tally.examples)) if sees else (),
         failed_examples=tuple(reversed(tally.failed_examples)) if sees else (),
     )
@@ -168,24 +198,20 @@ def _top(counter: Counter[str]) -> Counted:
     return counter.most_common(NUM_TOP)
 
 
-def _ids(counted: Counted) -> set[int]:
-    return {int(name) for name, _ in counted if name.isdigit()}
+def _ids(counters: Sequence[Counter[str]]) -> set[int]:
+    """Those that are shown."""
+    return {int(name) for counter in counters for name, _ in _top(counter) if name.isdigit()}
 
 
-def _named(counted: Counted, labels: Any, *, none: str) -> Counted:
-    return [
-        (
-            (labels.get(int(name)) or f"#{name} (gone)")
-            if name.isdigit()
-            else name
-            if name == OTHERS
-            else none,
-            num,
-        )
-        for name, num in counted
-    ]
+def _named(counted: Counted, labels: Mapping[int, str], *, none: str) -> Counted:
+    return [(_label(name, labels, none), num) for name, num in counted]
 
 
-def _webhook_names(counted: Counted) -> dict[str, str]:
-    rows = Webhook.objects.filter(pk__in=_ids(counted)).values_list("pk", "name")
-    return {str(pk): name for pk, name in rows}
+def _label(name: str, labels: Mapping[int, str], none: str) -> str:
+    if name.isdigit():
+        return labels.get(int(name)) or f"#{name} (gone)"
+    return OTHERS if name == OTHERS else none
+
+
+def _webhook_names(ids: set[int]) -> dict[int, str]:
+    return dict(Webhook.objects.filter(pk__in=ids).values_list("pk", "name"))

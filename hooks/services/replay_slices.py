@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from hooks.contracts.refusals import HookRefusal
 from hooks.models import HookReplay
-from hooks.models.replay import ReplayState
+from hooks.models.replay import MAX_REASON_LENGTH, ReplayState
 from hooks.replaying import RecordPoint, ReplayJudge, Tally
 from hooks.services.replay_source import advance_send, replay_source
 from hooks.services.replays import (
@@ -127,4 +127,4 @@ def _slice(row: HookReplay, slice_s: float) -> dict[str, object]:
 
 
 def _ended(state: ReplayState, reason: str) -> dict[str, object]:
-    return {"state": state.value, "reason": reason[:200]}
+    return {"state": state.value, "reason": reason[:MAX_REASON_LENGTH]}

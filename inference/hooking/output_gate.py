@@ -80,13 +80,10 @@ class OutputGate:
                 verdict = await self._exchange.before_output(view)
         if verdict.stop is StopReason.CONTENT_FILTER:
             self._end = FinishReason.CONTENT_FILTER
-            released = window.drop(verdict.edits)
-        else:
-            if verdict.stop is StopReason.STOP and not is_last:
-                # What has come to its end by itself keeps its own reason.
-                self._end = FinishReason.STOP
-                window.close()
-            released = await self._off_loop(lambda: window.release(verdict.edits))
+        elif verdict.stop is StopReason.STOP and not is_last:
+            # What has come to its end by itself keeps its own reason.
+            self._end = FinishReason.STOP
+        released = await self._off_loop(lambda: window.settle(verdict))
         tokens: tuple[ScoredToken, ...] = ()
         if self._tokens is not None:
             is_last = is_last or self._end is not None

@@ -53,7 +53,7 @@ COLUMNS: Final = (
 )
 # As wide as the columns are; what a caller may choose is cut, never a reason to lose its record.
 _MAX_MODEL_CHARS = 200
-_MAX_LABEL_CHARS = 512
+MAX_LABEL_CHARS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ def _columns(summary: RequestSummary) -> dict[str, Any]:
         "priority": summary.priority.value,
         "session": "" if summary.session is None else f"{summary.session:016x}",
         "was_session_ignored": summary.was_session_ignored,
-        "end_user": _text(summary.end_user, _MAX_LABEL_CHARS),
+        "end_user": _text(summary.end_user, MAX_LABEL_CHARS),
         "metadata": {
-            _text(name, _MAX_LABEL_CHARS): _text(value, _MAX_LABEL_CHARS)
+            _text(name, MAX_LABEL_CHARS): _text(value, MAX_LABEL_CHARS)
             for name, value in summary.metadata.items()
         },
         "cache_retention": summary.cache_retention.value or None,

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hooks.contracts.actions import TextTarget
-from hooks.contracts.decisions import TextEdit
+from hooks.contracts.actions import StopReason, TextTarget
+from hooks.contracts.decisions import OutputVerdict, TextEdit
 from hooks.contracts.view import OutputText
 from inference.domain.message_deltas import (
     ContentDelta,
@@ -177,6 +177,14 @@ class OutputWindow:
         return self._texts.setdefault(key, OutText())
 
     # -- out --------------------------------------------------------------------------------------
+
+    def settle(self, verdict: OutputVerdict) -> Released:
+        """What goes out by the verdict on what was shown; with a stop, it is the last of the answer."""
+        if verdict.stop is StopReason.CONTENT_FILTER:
+            return self.drop(verdict.edits)
+        if verdict.stop is not None:
+            self.close()
+        return self.release(verdict.edits)
 
     def release(self, edits: Sequence[TextEdit] = ()) -> Released:
         """What may go out now: everything where the answer has ended, or else what has enough behind it."""

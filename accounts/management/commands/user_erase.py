@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError
 
 from accounts.management.accounts_command import AccountsCommand, user_named
-from accounts.personal_data import user_erase
+from accounts.personal_data import pseudonym_of, user_erase
 
 
 class Command(AccountsCommand):
@@ -31,4 +31,4 @@ class Command(AccountsCommand):
         except PermissionDenied as refusal:
             raise CommandError(f"{refusal} (--staff erases them all the same.)") from None
         told = ", ".join(f"{name} {number}" for name, number in erased.items())
-        self.stdout.write(f"Erased as erased-{user.pk}: {told}.")
+        self.stdout.write(f"Erased as {pseudonym_of(user.pk)}: {told}.")

@@ -41,14 +41,12 @@ EMAILS = (MaskText((TextTarget.INPUT,), (MaskKind.EMAIL,)),)
 
 
 @pytest.fixture(autouse=True)
-def no_broker(settings: Any) -> list[tuple[str, int]]:
-    """What would have been sent to workers."""
-    sent: list[tuple[str, int]] = []
+def no_broker(settings: Any) -> None:
     _SENT.clear()
     settings.HOOK_TASK_SENDER = "tests.integration.hooks.test_replays.note_sent"
-    return sent
 
 
+# What would have been sent to workers.
 _SENT: list[tuple[str, int]] = []
 
 
@@ -189,6 +187,11 @@ class TestWhatWouldBeDone:
         (example,) = done["examples"]
         assert (example["actions"], example["num_matches"]) == (["mask_text"], 2)
         assert "example.org" not in json.dumps(done)
+
+    def test_what_is_masked_in_escapes_is_counted_too(self) -> None:
+        past(chat(r'{"to": "a\u0040example.org"}'))
+        done = replayed("", actions=EMAILS).tally
+        assert (done["num_text_matches"], done["num_masked"]) == (1, 1)
 
     def test_no_webhook_is_called(self, make_webhook) -> None:
         webhook = make_webhook()
@@ -551,6 +554,23 @@ class TestOtherDoors:
         )
         assert bad.status_code == 400
         assert admin_client.get(f"/api/hook-policies/{row.pk + 1}/replays/{replay_id}").status_code == 404
+
+    def test_the_number_of_queries_does_not_grow_with_the_replays(
+        self, make, make_webhook, admin_client
+    ) -> None:
+        past(chat("x"))
+        policy, actions = make("p"), (CallWebhook(make_webhook().pk), Tag("t"))
+        base = f"/api/hook-policies/{policy.pk}/replays"
+        num_queries = []
+        for num_replays in (1, 3):
+            for _ in range(num_replays):
+                replayed("", actions=actions)
+            HookReplay.objects.update(policy_id=policy.pk)
+            with CaptureQueriesContext(connection) as queries:
+                data = admin_client.get(base).json()["data"]
+            assert all(one["webhooks"] == {"review": 1} for one in data)
+            num_queries.append(len(queries))
+        assert num_queries[0] == num_queries[1]
 
     def test_a_key_opens_no_texts_and_without_usage_all_nobodys_numbers(
         self, make, client, admin_user
