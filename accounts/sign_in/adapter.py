@@ -17,10 +17,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.module_loading import import_string
 
-from accounts.sign_in.attempts import CodeTry, SignInTry, attempt_succeeded
+from accounts.sign_in.attempts import SignInTry, attempt_succeeded
 from accounts.sign_in.devices import device_of
 from accounts.sign_in.passwords import user_counted
-from accounts.sign_in.pauses import begin_or_pause
+from accounts.sign_in.pauses import begin_or_pause, code_begin_or_pause
 
 _log = logging.getLogger(__name__)
 WRONG = "The user name or the password is not right."
@@ -63,7 +63,7 @@ class SignInAdapter(DefaultAccountAdapter):
 
     def reauthenticate(self, user: Any, password: str) -> bool:
         request = context.request
-        counted = begin_or_pause(request, CodeTry(user.pk, device_of(request, user.pk)))
+        counted = code_begin_or_pause(request, user.pk)
         is_right = bool(user.check_password(password))
         if is_right:
             attempt_succeeded(counted)
