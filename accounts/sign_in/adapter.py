@@ -14,13 +14,13 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.utils.module_loading import import_string
 
 from accounts.sign_in.attempts import SignInTry, attempt_succeeded
 from accounts.sign_in.devices import device_of
 from accounts.sign_in.passwords import user_counted
 from accounts.sign_in.pauses import begin_or_pause, code_begin_or_pause
+from accounts.sign_in.refusals import refused_page
 
 _log = logging.getLogger(__name__)
 WRONG = "The user name or the password is not right."
@@ -77,8 +77,7 @@ class SignInAdapter(DefaultAccountAdapter):
         return not any(time.time() - record["at"] < FRESH_S for record in records)
 
     def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
-        told = {"reason": "This account is switched off. An administrator can switch it on."}
-        return render(request, "console/account/refused.html", told, status=403)
+        return refused_page(request, "This account is switched off. An administrator can switch it on.")
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):
