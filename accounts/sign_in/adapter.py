@@ -11,13 +11,12 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import get_authentication_records
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
-from django.conf import settings
 from django.contrib.auth import authenticate
 from django.http import HttpRequest, HttpResponse
-from django.utils.module_loading import import_string
 
 from accounts.sign_in.attempts import SignInTry, attempt_succeeded
 from accounts.sign_in.devices import device_of
+from accounts.sign_in.factor_box import factor_box
 from accounts.sign_in.passwords import user_counted
 from accounts.sign_in.pauses import begin_or_pause, code_begin_or_pause
 from accounts.sign_in.refusals import refused_page
@@ -96,8 +95,8 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         return str(user.get_username())
 
     def encrypt(self, text: str) -> str:
-        return str(import_string(settings.SECOND_FACTOR_BOX)().seal(text))
+        return factor_box().seal(text)
 
     def decrypt(self, encrypted_text: str) -> str:
         """Raises ValueError where it was encrypted with another key."""
-        return str(import_string(settings.SECOND_FACTOR_BOX)().open(encrypted_text))
+        return factor_box().open(encrypted_text)
