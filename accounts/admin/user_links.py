@@ -91,7 +91,7 @@ class UserLinks:
             "title": "Invite" if is_invitation else "Link for a new password",
             "original": user,
             "is_invitation": is_invitation,
-            "can_mail": can_mail(PasswordLink(user=user)),
+            "can_mail": can_mail(user),
             "open_link": PasswordLink.objects.filter(
                 UNENDED, user=user, expires_at__gt=timezone.now()
             ).first(),
