@@ -4,26 +4,19 @@ which hold at the same time."""
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
-from accounts.contracts import BudgetPeriod, Limits
-from accounts.limit_use import LimitUse, limit_use_get
-from accounts.limits.contracts import LimitScope
-from accounts.limits.periods import seconds_left
+from accounts.contracts import Limits
+from accounts.limit_use import UsedLimit, limit_use_get, used_limits
+from accounts.limits.contracts import LimitKind, LimitScope
 
 _COUNTED = {
-    "requests_per_minute": "requests in the last minute",
-    "tokens_per_minute": "tokens in the last minute",
-    "parallel_requests": "requests at once",
-    "tokens_per_day": "tokens today",
-    "tokens_per_week": "tokens this week",
-    "tokens_per_month": "tokens this month",
-}
-_PERIODS = {
-    "tokens_per_day": BudgetPeriod.DAY,
-    "tokens_per_week": BudgetPeriod.WEEK,
-    "tokens_per_month": BudgetPeriod.MONTH,
+    LimitKind.REQUESTS_PER_MINUTE: "requests in the last minute",
+    LimitKind.TOKENS_PER_MINUTE: "tokens in the last minute",
+    LimitKind.PARALLEL_REQUESTS: "requests at once",
+    LimitKind.TOKENS_PER_DAY: "tokens today",
+    LimitKind.TOKENS_PER_WEEK: "tokens this week",
+    LimitKind.TOKENS_PER_MONTH: "tokens this month",
 }
 
 
@@ -56,17 +49,9 @@ def _told(whose: str, scope: LimitScope, owner_id: int, limits: Limits) -> str:
         return ""
     now = time.time()
     used = limit_use_get(scope=scope, owner_id=owner_id, now=now)
-    lines = [_line(name, words, limits, used, now) for name, words in _COUNTED.items()]
-    return "\n".join(f"{whose}{line}" for line in lines if line)
+    return "\n".join(f"{whose}{_line(one)}" for one in used_limits(limits, used, now))
 
 
-def _line(name: str, words: str, limits: Limits, used: LimitUse | None, now: float) -> str:
-    most = getattr(limits, f"max_{name}")
-    if most is None:
-        return ""
-    num_used = 0 if used is None else getattr(used, name)
-    period = _PERIODS.get(name)
-    if period is None:
-        return f"{num_used:,} of {most:,} {words}"
-    anew = datetime.fromtimestamp(round(now + seconds_left(period, now)), UTC)
-    return f"{num_used:,} of {most:,} {words}, anew at {anew:%Y-%m-%d %H:%M} UTC"
+def _line(one: UsedLimit) -> str:
+    told = f"{one.used:,} of {one.most:,} {_COUNTED[one.kind]}"
+    return told if one.anew_at is None else f"{told}, anew at {one.anew_at:%Y-%m-%d %H:%M} UTC"

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from accounts.contracts import BudgetPeriod, KeyState, Limits
-from accounts.limit_use import LimitUse, limit_uses_get
-from accounts.limits.contracts import LimitScope
-from accounts.limits.periods import seconds_left
+from accounts.contracts import KeyState, Limits
+from accounts.limit_use import LimitUse, limit_use_get, limit_uses_get, used_limits
+from accounts.limits.contracts import LimitKind, LimitScope
 from accounts.models import ApiKey
 from accounts.roles import session_grantable_scopes
 from accounts.scopes import scopes_sorted
 
 MAX_LISTED = 200
-_PERIODS = {
-    "tokens_per_day": BudgetPeriod.DAY,
-    "tokens_per_week": BudgetPeriod.WEEK,
-    "tokens_per_month": BudgetPeriod.MONTH,
-}
 _LABELS = {
-    "requests_per_minute": "requests a minute",
-    "tokens_per_minute": "tokens a minute",
-    "parallel_requests": "requests at once",
-    "tokens_per_day": "tokens a day",
-    "tokens_per_week": "tokens a week",
-    "tokens_per_month": "tokens a month",
+    LimitKind.REQUESTS_PER_MINUTE: "requests a minute",
+    LimitKind.TOKENS_PER_MINUTE: "tokens a minute",
+    LimitKind.PARALLEL_REQUESTS: "requests at once",
+    LimitKind.TOKENS_PER_DAY: "tokens a day",
+    LimitKind.TOKENS_PER_WEEK: "tokens a week",
+    LimitKind.TOKENS_PER_MONTH: "tokens a month",
 }
 STATES = {
     KeyState.VALID: "valid",
@@ -119,21 +113,11 @@ def _listed(row: ApiKey, used: LimitUse | None, *, may_replace: bool, now: datet
 
 
 def _of(scope: LimitScope, owner_id: int, limits: Limits, now: datetime) -> tuple[LimitLine, ...]:
-    used = limit_uses_get(scope=scope, owner_ids=[owner_id], now=now.timestamp())
-    return _lines(limits, used.get(owner_id), now)
+    return _lines(limits, limit_use_get(scope=scope, owner_id=owner_id, now=now.timestamp()), now)
 
 
 def _lines(limits: Limits, used: LimitUse | None, now: datetime) -> tuple[LimitLine, ...]:
     return tuple(
-        LimitLine(label, 0 if used is None else getattr(used, name), most, _anew_at(name, now))
-        for name, label in _LABELS.items()
-        if (most := getattr(limits, f"max_{name}")) is not None
+        LimitLine(_LABELS[one.kind], one.used, one.most, one.anew_at)
+        for one in used_limits(limits, used, now.timestamp())
     )
-
-
-def _anew_at(name: str, now: datetime) -> datetime | None:
-    period = _PERIODS.get(name)
-    if period is None:
-        return None
-    at = now.timestamp()
-    return datetime.fromtimestamp(round(at + seconds_left(period, at)), UTC)
