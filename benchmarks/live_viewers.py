@@ -39,7 +39,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import cpu_per_token  # noqa: E402
-from cpu_per_token import Meter, count_frames, streaming  # noqa: E402
+from cpu_per_token import Meter, count_frames, per_token, streaming  # noqa: E402
 from servers import CHECKOUT, Server, Sizes, start_ours, write_results  # noqa: E402
 
 SETTLE_S = 2.0
@@ -142,25 +142,12 @@ class Viewers:
 
 
 def numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    tokens = after["tokens"] - before["tokens"]
-    wall_s = (after["wall_ns"] - before["wall_ns"]) / 1e9
-    if not tokens or after["prefill_tokens"] != before["prefill_tokens"]:
-        raise SystemExit("there was more, or less, than streaming between the readings: try again")
-
-    def cpu_ns(tid: str) -> int:
-        begin: int = before["threads"].get(tid, {"cpu_ns": 0})["cpu_ns"]
-        return int(after["threads"][tid]["cpu_ns"]) - begin
-
-    engine = str(after["engine_tid"])
-    inside = sum(after["engine_inside_ns"].values()) - sum(before["engine_inside_ns"].values())
-    compute = sum(cpu_ns(tid) for tid, thread in after["threads"].items() if thread["name"] is None)
-    own = after["process_ns"] - before["process_ns"] - compute
-    own -= after["inside_ns"] - before["inside_ns"]
+    found = per_token(before, after)
     return {
-        "tokens_per_s": tokens / wall_s,
-        "engine_us_per_token": (cpu_ns(engine) - inside) / tokens / 1e3,
-        "engine_thread_us": cpu_ns(engine) / tokens / 1e3,
-        "served_ms_per_s": own / wall_s / 1e6,
+        "tokens_per_s": found["tokens a second"],
+        "engine_us_per_token": found["engine"],
+        "engine_thread_us": found["engine"] + found["inside llama.cpp, engine thread"],
+        "served_ms_per_s": found["process"] * found["tokens a second"] / 1e3,
     }
 
 
