@@ -40,7 +40,7 @@ class HistoryPage:
             "title": f"Changes of {row}",
             "opts": model_admin.opts,
             "object": row,
-            "changes": [(one, _subject(one, own_kind), _lines(one)) for one in found[:MAX_SHOWN]],
+            "changes": [(one, _subject(one, own_kind), change_lines(one)) for one in found[:MAX_SHOWN]],
             "has_more": len(found) > MAX_SHOWN,
             **(extra_context or {}),
         }
@@ -54,7 +54,8 @@ def _subject(change: Any, own_kind: str) -> str:
     return f"{change.subject_kind.replace('_', ' ')} {change.subject_label}"
 
 
-def _lines(change: Any) -> list[tuple[str, str, str]]:
+def change_lines(change: Any) -> list[tuple[str, str, str]]:
+    """Of each column: its name, and from what to what, as JSON."""
     return [
         (name, json.dumps(pair[0], ensure_ascii=False), json.dumps(pair[1], ensure_ascii=False))
         for name, pair in change.changes.items()

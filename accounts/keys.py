@@ -136,6 +136,11 @@ def read_credentials(authorizations: Sequence[bytes], api_keys: Sequence[bytes])
 
 def read_key_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The same for a whole list of ASGI headers (lower-case names)."""
+    return read_credentials(*credential_values(headers))
+
+
+def credential_values(headers: Iterable[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
+    """The values of all Authorization and of all x-api-key headers among these."""
     authorizations: list[bytes] = []
     api_keys: list[bytes] = []
     for name, value in headers:
@@ -143,7 +148,7 @@ def read_key_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
             authorizations.append(value)
         elif name == b"x-api-key":
             api_keys.append(value)
-    return read_credentials(authorizations, api_keys)
+    return authorizations, api_keys
 
 
 def _checksum(body: str) -> str:

@@ -9,16 +9,12 @@ from datetime import UTC, datetime
 
 from accounts.contracts import BudgetPeriod, Limits
 from accounts.limits.contracts import LimitScope
-from accounts.limits.counter import BudgetUse, Counter, Owner
+from accounts.limits.counter import BUDGET_KINDS, BudgetUse, Counter, Owner
 from accounts.limits.minute_window import MinuteWindow
 from accounts.limits.periods import seconds_left
 from accounts.models import LimitCounter
 
-_PERIODS = {
-    "tokens_per_day": BudgetPeriod.DAY,
-    "tokens_per_week": BudgetPeriod.WEEK,
-    "tokens_per_month": BudgetPeriod.MONTH,
-}
+_PERIODS = {kind.value: period for period, kind in BUDGET_KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Mail is an extra that may fail: the link is shown to who made it either way.
 from __future__ import annotations
 
 import logging
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from django.conf import settings
@@ -36,8 +37,8 @@ def is_local(url: str) -> bool:
     return urlsplit(url).hostname in _LOOPBACK
 
 
-def can_mail(link: PasswordLink) -> bool:
-    return bool(settings.HAS_MAIL_SERVER and link.user.email)
+def can_mail(user: Any) -> bool:
+    return bool(settings.HAS_MAIL_SERVER and user.email)
 
 
 def link_mail(link: PasswordLink, url: str) -> bool:

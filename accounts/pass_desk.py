@@ -16,7 +16,6 @@ from typing import Any
 
 from django.conf import settings
 from django.core.signing import BadSignature, SignatureExpired, TimestampSigner
-from django.db.models import Q
 from django.http import parse_cookie
 from django.utils import timezone
 
@@ -24,6 +23,7 @@ from accounts.contracts import KeyFacts, KeyLookup, KeyState
 from accounts.key_cache import KeyCache
 from accounts.keys import PASS_PREFIX
 from accounts.models import ApiKey
+from accounts.models.api_key import live_at
 from accounts.refusals import KEY_REFUSALS
 from accounts.scopes import Scope
 from accounts.selectors import on_cache_thread
@@ -81,7 +81,7 @@ def playground_keys(*, user: Any) -> list[PlaygroundKey]:
     now = timezone.now()
     rows = ApiKey.objects.select_related("user__policy__team").defer("digest").filter(user_id=user.pk)
     # What opens nothing takes no place from those that do.
-    rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
+    rows = rows.filter(live_at(now))
     return [
         PlaygroundKey(row.pk, row.name, row.masked, Scope.INFERENCE in row.granted_scopes(), row.keeps_text)
         for row in rows.order_by("-created_at", "-pk")[:MAX_LISTED]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from accounts.keys import MAX_HEADER_BYTES, PASS_PREFIX
+from accounts.keys import MAX_HEADER_BYTES, PASS_PREFIX, credential_values
 
 # The characters of RFC 6750's token that Django's signatures are made of.
 _BEARER = re.compile(rb"[ \t]*(?i:bearer)[ \t]+(%s[0-9A-Za-z_.-]+)[ \t]*" % PASS_PREFIX.encode("ascii"))
@@ -31,8 +31,4 @@ def read_pass(authorizations: Sequence[bytes], api_keys: Sequence[bytes]) -> str
 
 def read_pass_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The same for a whole list of ASGI headers (lower-case names)."""
-    found: dict[bytes, list[bytes]] = {b"authorization": [], b"x-api-key": []}
-    for name, value in headers:
-        if name in found:
-            found[name].append(value)
-    return read_pass(found[b"authorization"], found[b"x-api-key"])
+    return read_pass(*credential_values(headers))

@@ -22,7 +22,7 @@ from django.utils import timezone
 from accounts import password_tokens, services
 from accounts.actors import Actor, Door, acting, current_actor
 from accounts.models import PasswordLink, Team
-from accounts.models.password_link import LinkPurpose, LinkState, password_mark
+from accounts.models.password_link import UNENDED, LinkPurpose, LinkState, password_mark
 from accounts.password_tokens import MintedToken
 from accounts.role_groups import role_set
 from accounts.roles import Role
@@ -121,7 +121,7 @@ def user_saved(
 
 
 def _unended(user: Any) -> QuerySet[PasswordLink]:
-    return PasswordLink.objects.filter(user=user, used_at__isnull=True, revoked_at__isnull=True)
+    return PasswordLink.objects.filter(UNENDED, user=user)
 
 
 def _open_link(token: str, rows: QuerySet[PasswordLink]) -> PasswordLink:

@@ -15,13 +15,13 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from accounts import services
 from accounts.contracts import NO_LIMITS, Limits, Network, Policy
 from accounts.keys import MintedKey
 from accounts.models import ApiKey, UserPolicy
+from accounts.models.api_key import live_at
 from accounts.roles import session_grantable_scopes
 from accounts.scopes import SELF_SERVICE_SCOPES, Scope, scopes_sorted
 
@@ -80,7 +80,7 @@ def own_key_create(
     if bounds.max_keys == 0:
         raise PermissionDenied(MAKES_NONE)
     now = timezone.now()
-    if ApiKey.objects.filter(_live(now), user=owner).count() >= bounds.max_keys:
+    if ApiKey.objects.filter(live_at(now), user=owner).count() >= bounds.max_keys:
         raise PermissionDenied(
             f"You may have {bounds.max_keys} keys and have that many: revoke one that is not needed."
         )
@@ -121,17 +121,13 @@ def own_key_replace(*, user: AbstractUser, key: ApiKey, grace: timedelta) -> tup
     if beyond:
         names = ", ".join(scopes_sorted(beyond))
         raise PermissionDenied(f"Ask an administrator to replace a key with more rights than yours: {names}.")
-    going_on = ApiKey.objects.filter(_live(timezone.now()), user=owner, rotated_to__isnull=False)
+    going_on = ApiKey.objects.filter(live_at(timezone.now()), user=owner, rotated_to__isnull=False)
     if grace and going_on.count() >= max_keys:
         raise ValidationError(
             "Keys that you have replaced go on still, as many as you may have: revoke one, or end this one "
             "at once."
         )
     return services.api_key_rotate(key=key, grace=grace)
-
-
-def _live(now: datetime) -> Q:
-    return Q(revoked_at__isnull=True) & (Q(expires_at__isnull=True) | Q(expires_at__gt=now))
 
 
 def bounded_end(

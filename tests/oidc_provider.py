@@ -114,7 +114,7 @@ def oidc_provider() -> Iterator[OidcProvider]:
 
         def _say(self, method: str, form: dict[str, str]) -> None:
             status, told = provider.answer(method, self.path, form)
-            body = told if isinstance(told, bytes) else json.dumps(told).encode()
+            body = json.dumps(told).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.http import HttpRequest
 
 from accounts.admin.bounded_paginator import BoundedPaginator
+from accounts.history_page import change_lines
 from accounts.models import AdministrativeChange
 from accounts.page_admin import PageAdmin
 
@@ -30,10 +30,7 @@ class AdministrativeChangeAdmin(PageAdmin):
 
     @admin.display(description="changes: from, to")
     def what_changed(self, obj: AdministrativeChange) -> str:
-        return "\n".join(
-            f"{name}: {json.dumps(pair[0], ensure_ascii=False)} → {json.dumps(pair[1], ensure_ascii=False)}"
-            for name, pair in obj.changes.items()
-        )
+        return "\n".join(f"{name}: {before} → {after}" for name, before, after in change_lines(obj))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

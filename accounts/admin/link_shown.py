@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
@@ -18,7 +17,7 @@ def link_shown_once(
 ) -> HttpResponse:
     """What was made in a transaction that is over: mail that fails takes nothing back."""
     url = link_url(minted, request)
-    is_mailed = link_mail(link, url) if wants_mail and can_mail(link) else None
+    is_mailed = link_mail(link, url) if wants_mail and can_mail(link.user) else None
     context = {
         **model_admin.admin_site.each_context(request),
         "opts": PasswordLink._meta,
@@ -27,7 +26,6 @@ def link_shown_once(
         "url": url,
         "is_local": is_local(url),
         "is_mailed": is_mailed,
-        "has_mail_server": settings.HAS_MAIL_SERVER,
     }
     response = TemplateResponse(request, "admin/accounts/passwordlink/link_shown_once.html", context)
     response["Cache-Control"] = "no-store, private"

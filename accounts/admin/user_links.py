@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.admin.link_shown import link_shown_once
 from accounts.link_delivery import can_mail
 from accounts.models import PasswordLink
-from accounts.models.password_link import LinkPurpose
+from accounts.models.password_link import UNENDED, LinkPurpose
 from accounts.password_link_rights import LinkMaker
 from accounts.password_links import invitation_create, password_link_create
 
@@ -35,10 +35,7 @@ class UserLinks:
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         invitations = PasswordLink.objects.filter(
-            user=OuterRef("pk"),
-            purpose=LinkPurpose.INVITATION,
-            used_at__isnull=True,
-            revoked_at__isnull=True,
+            UNENDED, user=OuterRef("pk"), purpose=LinkPurpose.INVITATION
         )
         rows = super().get_queryset(request)  # type: ignore[misc]
         return rows.annotate(invitation_expires_at=Subquery(invitations.values("expires_at")[:1]))
@@ -94,9 +91,9 @@ class UserLinks:
             "title": "Invite" if is_invitation else "Link for a new password",
             "original": user,
             "is_invitation": is_invitation,
-            "can_mail": can_mail(PasswordLink(user=user)),
+            "can_mail": can_mail(user),
             "open_link": PasswordLink.objects.filter(
-                user=user, used_at__isnull=True, revoked_at__isnull=True, expires_at__gt=timezone.now()
+                UNENDED, user=user, expires_at__gt=timezone.now()
             ).first(),
         }
         return TemplateResponse(request, "admin/accounts/passwordlink/make.html", context)

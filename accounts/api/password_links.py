@@ -107,7 +107,7 @@ class _OfUser(ManagementView):
         self, request: Request, link: PasswordLink, minted: MintedToken, *, sends_mail: bool
     ) -> Response:
         url = link_url(minted, request)
-        is_mailed = sends_mail and can_mail(link) and link_mail(link, url)
+        is_mailed = sends_mail and can_mail(link.user) and link_mail(link, url)
         shown = {**PasswordLinkSerializer(link).data, "url": url, "is_mailed": is_mailed}
         return Response(shown, status=201, headers={"Cache-Control": "no-store, private"})
 

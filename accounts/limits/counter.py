@@ -18,7 +18,7 @@ from accounts.limits.periods import period_start, seconds_left
 
 # Nobody knows when a running request ends; a short one does within this.
 PARALLEL_WAIT_S = 1.0
-_BUDGET_KINDS = {
+BUDGET_KINDS = {
     BudgetPeriod.DAY: LimitKind.TOKENS_PER_DAY,
     BudgetPeriod.WEEK: LimitKind.TOKENS_PER_WEEK,
     BudgetPeriod.MONTH: LimitKind.TOKENS_PER_MONTH,
@@ -98,7 +98,7 @@ class Counter:
 
     def _refusals(self, limits: Limits, now: float, num_tokens: int) -> Iterator[Refusal]:
         scope, window = self.owner.scope, self.window
-        for period, kind in _BUDGET_KINDS.items():
+        for period, kind in BUDGET_KINDS.items():
             budget = limits.budget(period)
             taken = self.used[period].num_tokens + self.num_reserved_tokens
             if budget is not None and _is_over(taken, num_tokens, budget):

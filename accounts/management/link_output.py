@@ -22,7 +22,7 @@ def link_told(
 ) -> None:
     url = link_url(minted)
     name = link.user.get_username()
-    is_mailed = options["mail"] and can_mail(link) and link_mail(link, url)
+    is_mailed = options["mail"] and can_mail(link.user) and link_mail(link, url)
     if options["json"]:
         command.print_json(
             {

@@ -27,6 +27,12 @@ from accounts.names import MAX_NAME_LENGTH, validate_name
 from accounts.scopes import DEFAULT_SCOPES, Scope, scopes_sorted
 
 
+def live_at(now: datetime) -> models.Q:
+    """The keys that are neither revoked nor expired; their users may be switched off."""
+    is_endless = models.Q(expires_at__isnull=True)
+    return models.Q(revoked_at__isnull=True) & (is_endless | models.Q(expires_at__gt=now))
+
+
 def default_scopes() -> list[str]:
     """For the column: what a key may do of which nothing else was said."""
     return scopes_sorted(DEFAULT_SCOPES)

@@ -26,6 +26,10 @@ class LinkState(StrEnum):
     REVOKED = "revoked"
 
 
+# Neither used nor revoked; it may have expired.
+UNENDED = models.Q(used_at__isnull=True, revoked_at__isnull=True)
+
+
 def password_mark(encoded: str) -> str:
     """What tells whether a password is still the same one, from its (salted) hash. Opens nothing."""
     return hashlib.sha256(encoded.encode()).hexdigest()
@@ -62,11 +66,7 @@ class PasswordLink(models.Model):
         verbose_name_plural = "invitations and password links"
         ordering: ClassVar = ["-id"]
         constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["user"],
-                condition=models.Q(used_at__isnull=True, revoked_at__isnull=True),
-                name="password_link_one_open",
-            ),
+            models.UniqueConstraint(fields=["user"], condition=UNENDED, name="password_link_one_open"),
             models.CheckConstraint(
                 condition=models.Q(purpose__in=LinkPurpose.values), name="password_link_purpose_known"
             ),

@@ -11,16 +11,15 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import get_authentication_records
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
-from django.conf import settings
 from django.contrib.auth import authenticate
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.utils.module_loading import import_string
 
-from accounts.sign_in.attempts import CodeTry, SignInTry, attempt_succeeded
+from accounts.sign_in.attempts import SignInTry, attempt_succeeded
 from accounts.sign_in.devices import device_of
+from accounts.sign_in.factor_box import factor_box
 from accounts.sign_in.passwords import user_counted
-from accounts.sign_in.pauses import begin_or_pause
+from accounts.sign_in.pauses import begin_or_pause, code_begin_or_pause
+from accounts.sign_in.refusals import refused_page
 
 _log = logging.getLogger(__name__)
 WRONG = "The user name or the password is not right."
@@ -63,7 +62,7 @@ class SignInAdapter(DefaultAccountAdapter):
 
     def reauthenticate(self, user: Any, password: str) -> bool:
         request = context.request
-        counted = begin_or_pause(request, CodeTry(user.pk, device_of(request, user.pk)))
+        counted = code_begin_or_pause(request, user.pk)
         is_right = bool(user.check_password(password))
         if is_right:
             attempt_succeeded(counted)
@@ -77,8 +76,7 @@ class SignInAdapter(DefaultAccountAdapter):
         return not any(time.time() - record["at"] < FRESH_S for record in records)
 
     def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
-        told = {"reason": "This account is switched off. An administrator can switch it on."}
-        return render(request, "console/account/refused.html", told, status=403)
+        return refused_page(request, "This account is switched off. An administrator can switch it on.")
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):
@@ -97,8 +95,8 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         return str(user.get_username())
 
     def encrypt(self, text: str) -> str:
-        return str(import_string(settings.SECOND_FACTOR_BOX)().seal(text))
+        return factor_box().seal(text)
 
     def decrypt(self, encrypted_text: str) -> str:
         """Raises ValueError where it was encrypted with another key."""
-        return str(import_string(settings.SECOND_FACTOR_BOX)().open(encrypted_text))
+        return factor_box().open(encrypted_text)

@@ -87,7 +87,11 @@ def attempt_begin(attempt: Try) -> CountedTry:
     sources = sorted(rules)
     with transaction.atomic():
         SignInAttempts.objects.bulk_create(
-            [SignInAttempts(source=source, user_id=_user_of(source, attempt)) for source in sources],
+            [
+                # An address is everybody's.
+                SignInAttempts(source=source, user_id=None if rules[source] is ADDRESS else attempt.user_id)
+                for source in sources
+            ],
             ignore_conflicts=True,
         )
         # In one order, so that two that share sources do not wait for each other.
@@ -153,13 +157,6 @@ def network_of(address: str) -> str:
 def folded(name: str) -> str:
     """All spellings of a name as one: in capitals first, since some letters share theirs alone."""
     return name.upper().casefold()
-
-
-def _user_of(source: str, attempt: Try) -> int | None:
-    """An address is everybody's."""
-    if isinstance(attempt, SignInTry) and source == _digest("address", network_of(attempt.address)):
-        return None
-    return attempt.user_id
 
 
 def _digest(kind: str, *parts: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from allauth.mfa.models import Authenticator
-from django.conf import settings
 from django.db import transaction
-from django.utils.module_loading import import_string
 
 from accounts.models.administrative_change import ChangeAction
 from accounts.secret_renewal import RENEWED_CHANGES, SecretRenewal
 from accounts.sign_in.events import factor_change_record
+from accounts.sign_in.factor_box import factor_box
 
 # Where allauth keeps what it has encrypted: of an app, and what recovery codes are made of.
 _FIELDS = {Authenticator.Type.TOTP: "secret", Authenticator.Type.RECOVERY_CODES: "seed"}
@@ -21,7 +20,7 @@ def factor_secrets_reencrypt() -> SecretRenewal:
     renewed: list[str] = []
     unreadable: list[str] = []
     num_current = 0
-    box = import_string(settings.SECOND_FACTOR_BOX)()
+    box = factor_box()
     for pk in Authenticator.objects.filter(type__in=_FIELDS).order_by("pk").values_list("pk", flat=True):
         # Locked one by one: who signs in meanwhile writes the period of his code into the same row.
         with transaction.atomic():

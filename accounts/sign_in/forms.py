@@ -14,9 +14,8 @@ from django import forms
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
-from accounts.sign_in.attempts import CodeTry, attempt_succeeded
-from accounts.sign_in.devices import device_of
-from accounts.sign_in.pauses import begin_or_pause
+from accounts.sign_in.attempts import attempt_succeeded
+from accounts.sign_in.pauses import code_begin_or_pause
 from accounts.sign_in.second_factor import totp_accept, totp_step
 
 _log = logging.getLogger(__name__)
@@ -80,9 +79,7 @@ class _Code(forms.Form):
 
     def clean_code(self) -> str:
         code: str = self.cleaned_data["code"]
-        counted = begin_or_pause(
-            context.request, CodeTry(self.user.pk, device_of(context.request, self.user.pk))
-        )
+        counted = code_begin_or_pause(context.request, self.user.pk)
         for row in Authenticator.objects.filter(user_id=self.user.pk).order_by("-type"):
             if _is_accepted(row, code):
                 attempt_succeeded(counted)
@@ -109,9 +106,7 @@ class SetUpForm(ActivateTOTPForm):
     step: int
 
     def clean_code(self) -> str:
-        counted = begin_or_pause(
-            context.request, CodeTry(self.user.pk, device_of(context.request, self.user.pk))
-        )
+        counted = code_begin_or_pause(context.request, self.user.pk)
         code: str = self.cleaned_data["code"]
         step = totp_step(self.secret, code)
         if step is None:

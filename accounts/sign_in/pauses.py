@@ -8,7 +8,8 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from accounts.sign_in.attempts import CountedTry, TooManyAttempts, Try, attempt_begin
+from accounts.sign_in.attempts import CodeTry, CountedTry, TooManyAttempts, Try, attempt_begin
+from accounts.sign_in.devices import device_of
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,11 @@ def begin_or_pause(request: HttpRequest, attempt: Try) -> CountedTry:
             problem.wait_s,
         )
         raise ImmediateHttpResponse(pause_page(request, problem.wait_s)) from None
+
+
+def code_begin_or_pause(request: HttpRequest, user_id: int) -> CountedTry:
+    """The same for a `CodeTry` of this user's in this browser."""
+    return begin_or_pause(request, CodeTry(user_id, device_of(request, user_id)))
 
 
 def pause_page(request: HttpRequest, wait_s: int) -> HttpResponse:

@@ -13,10 +13,12 @@ from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
+
+from accounts.sign_in.refusals import refused_page
 
 
 class SignInView(LoginView):
@@ -70,5 +72,4 @@ def admin_door(request: HttpRequest) -> HttpResponse:
         return redirect_to_login(wanted)
     if user.is_active and user.is_staff:
         return redirect(wanted)
-    told = {"reason": f"{user.get_username()} may not open the administration."}
-    return render(request, "console/account/refused.html", told, status=403)
+    return refused_page(request, f"{user.get_username()} may not open the administration.")

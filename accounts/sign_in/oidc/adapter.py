@@ -9,10 +9,8 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialApp
 from allauth.socialaccount.providers.base.constants import AuthError
-from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
-from django.shortcuts import render
 
 from accounts.models.administrative_change import ChangeAction
 from accounts.password_links import invitations_end
@@ -26,6 +24,7 @@ from accounts.sign_in.oidc.people import (
     person_find,
     person_role_set,
 )
+from accounts.sign_in.refusals import provider_failed_page, refused_page
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +58,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
                     person_role_set(person, user)
         except PersonRefused as problem:
             _log.warning("a person whom the provider sent was refused: %s", problem)
-            told = {"reason": str(problem)}
-            raise ImmediateHttpResponse(
-                render(request, "console/account/refused.html", told, status=403)
-            ) from None
+            raise ImmediateHttpResponse(refused_page(request, str(problem))) from None
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
         return False
@@ -75,15 +71,13 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         exception: Exception | None = None,
         extra_context: Any = None,
     ) -> None:
-        """One page for all that goes wrong on the way; the log says what it was."""
         is_cancelled = error == AuthError.CANCELLED
         if not is_cancelled:
             _log.warning(
                 "signing in by the provider failed: %s %s", type(exception).__name__, str(exception)[:300]
             )
-        told = {"is_cancelled": is_cancelled, "provider_name": settings.PROVIDER_NAME}
         status = 401 if exception is None else 502
-        raise ImmediateHttpResponse(render(request, "console/account/provider.html", told, status=status))
+        raise ImmediateHttpResponse(provider_failed_page(request, status=status, is_cancelled=is_cancelled))
 
 
 def _link(sociallogin: Any, person: ProviderPerson) -> None:

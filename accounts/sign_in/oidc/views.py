@@ -18,6 +18,7 @@ from django.views.decorators.http import require_GET, require_POST
 from requests import RequestException
 
 from accounts.sign_in.oidc.provider import OidcAdapter
+from accounts.sign_in.refusals import provider_failed_page
 
 _log = logging.getLogger(__name__)
 PROVIDER_ID = "oidc"
@@ -45,8 +46,7 @@ def _answered(request: HttpRequest, view: Any) -> HttpResponseBase:
         raise Http404 from None
     except _GOES_WRONG as problem:
         _log.warning("the provider cannot be used: %s %s", type(problem).__name__, str(problem)[:300])
-        told = {"is_cancelled": False, "provider_name": settings.PROVIDER_NAME}
-        return render(request, "console/account/provider.html", told, status=502)
+        return provider_failed_page(request, status=502)
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.utils import is_mfa_enabled
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
@@ -27,8 +27,8 @@ from tests.totp_app import TotpApp
 pytestmark = pytest.mark.django_db
 
 
-def history(kind: str = "second_factor") -> list[tuple[str, str]]:
-    rows = AdministrativeChange.objects.filter(subject_kind=kind).order_by("pk")
+def history() -> list[tuple[str, str]]:
+    rows = AdministrativeChange.objects.filter(subject_kind="second_factor").order_by("pk")
     return [(row.action, row.subject_label) for row in rows]
 
 
@@ -337,7 +337,6 @@ class TestAccount:
         assert "127.0.0.1" not in str(list(AdministrativeChange.objects.values()))
 
     def test_pages_are_strict_and_not_kept(self, client) -> None:
-        Group.objects.count()
         for path in ("account/", "account/security/", "account/security/set-up/", "account/password/"):
             answer = client.get(f"/console/{path}")
             assert answer.status_code == 200
